@@ -1,0 +1,163 @@
+"""The core types: what flows from a user's service to a verdict.
+
+Times are wall-clock: nanoseconds since the Unix epoch where a name ends in ``_ns``, seconds as float elsewhere.
+Nothing here imports anything but the standard library.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+ParameterValue = Any
+"""A JSON value (None, bool, int, float, str, list, dict); anything else is recorded through a stable text form."""
+
+
+class Unset(enum.Enum):
+    """The parameter was not given at all; ``None`` and ``0`` are values and differ from it."""
+
+    UNSET = "unset"
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+
+UNSET: Final = Unset.UNSET
+
+
+class Outcome(enum.Enum):
+    """How a generation ended."""
+
+    COMPLETED = "completed"
+    ENDED_EARLY = "ended_early"
+    """The consumer stopped reading (break, close, collected); not an error."""
+    CANCELLED = "cancelled"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """Where generations of one kind come from; parameters settle per call site."""
+
+    service: str
+    provider: str
+    operation: str
+    model: str
+    location: str = ""
+    """``file.py:function`` or an HTTP route; empty when unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpanIdentity:
+    """What token-step spans need to know of the generation's span."""
+
+    trace_id: int
+    span_id: int
+    sampled: bool
+    trace_state: str = ""
+    """W3C ``tracestate`` header value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One finished call of a model, streamed or not. Immutable; built once, after the last step."""
+
+    call_site: CallSite
+    start_ns: int
+    end_ns: int
+    """Time of the last step, or of the error; never the time at which an abandoned stream was collected."""
+    step_ns: Sequence[int] = ()
+    """End of each token step, ascending; a step begins where the one before it ended. Empty if not streamed."""
+    step_tokens: Sequence[int | None] | None = None
+    """Tokens in each step where the provider tells; None when unknown throughout."""
+    step_logprobs: Sequence[float | None] | None = None
+    """Log probability (nats) of the tokens chosen in each step."""
+    step_entropies: Sequence[float | None] | None = None
+    """Entropy (nats) over the alternatives that the provider returned, per step."""
+    outcome: Outcome = Outcome.COMPLETED
+    error_type: str = ""
+    streamed: bool = False
+    parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
+    """Request parameters as given, under the convention's names (``max_tokens``, ``temperature`` ...)."""
+    response_model: str = ""
+    response_id: str = ""
+    finish_reasons: Sequence[str] = ()
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    repeated_token_share: float | None = None
+    """Share (0 to 1) of output tokens that repeat one of the tokens before them."""
+    span: SpanIdentity | None = None
+    """None when no tracer is set up; metrics do not depend on it."""
+
+    @property
+    def duration_seconds(self) -> float:
+        return (self.end_ns - self.start_ns) / 1e9
+
+    @property
+    def time_to_first_chunk_seconds(self) -> float | None:
+        """Seconds until the first token step; None for calls that were not streamed."""
+        return (self.step_ns[0] - self.start_ns) / 1e9 if self.step_ns else None
+
+
+class ChangeSource(enum.Enum):
+    """How otelkit came to know a change."""
+
+    OBSERVED = "observed"
+    DECLARED = "declared"
+    CONFIG_FILE = "config_file"
+    FEATURE_FLAG = "feature_flag"
+    HEADER = "header"
+    CONTROL = "control"
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterChange:
+    """A parameter's settled value moved from ``old`` to ``new``."""
+
+    service: str
+    parameter: str
+    old: ParameterValue
+    new: ParameterValue
+    first_seen: float
+    """Unix seconds at which the new value was first in use."""
+    last_seen: float
+    """Unix seconds at which the last worker took it up; equals ``first_seen`` for one worker."""
+    scope: str = ""
+    """Model, route or code location the change is limited to; empty for the whole service."""
+    source: ChangeSource = ChangeSource.OBSERVED
+    workers: int = 1
+
+    @property
+    def id(self) -> str:
+        """Deterministic, so that several processes which see one change report one id.
+
+        The time enters in slots of five minutes: the same step made again later is another change.
+        """
+        key = json.dumps(
+            [self.service, self.scope, self.parameter, canonical(self.old), canonical(self.new), int(self.first_seen // 300)]
+        )
+        return hashlib.sha256(key.encode()).hexdigest()[:16]
+
+
+def canonical(value: ParameterValue) -> str:
+    """A stable text form of a parameter value: equal values give equal text, whatever the order of keys."""
+    if value is UNSET:
+        return "unset"
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=repr, ensure_ascii=False)
+
+
+class Sink(Protocol):
+    """Takes what ``record`` produces. Must be quick, must not block and must not raise."""
+
+    def generation_started(self, call_site: CallSite) -> None:
+        """A call begins; every one is followed by exactly one ``generation``."""
+
+    def generation(self, build: Callable[[], Generation]) -> None:
+        """A call has ended. ``build`` makes its record; the sink calls it once, off the request's path."""
+
+    def change(self, change: ParameterChange) -> None:
+        """A parameter change was declared or observed, or one reported before reached more workers."""

@@ -1,0 +1,114 @@
+"""Every span, attribute, event, metric and label name that otelkit writes or reads, each defined once.
+
+Names under ``gen_ai.`` follow the OpenTelemetry GenAI semantic conventions 1.41; the ``otelkit.`` namespace is ours, for what
+no convention covers: token steps, parameter changes, safety settings. ``OTEL_SEMCONV_STABILITY_OPT_IN`` switches to newer names.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+SCOPE: Final = "otelkit"
+"""Instrumentation scope name of every span, event and metric."""
+
+# --- resource ----------------------------------------------------------------------------------------------------
+SERVICE_NAME: Final = "service.name"
+
+# --- attributes of the generation span (GenAI conventions 1.41) ---------------------------------------------------
+OPERATION_NAME: Final = "gen_ai.operation.name"
+PROVIDER_NAME: Final = "gen_ai.provider.name"
+REQUEST_MODEL: Final = "gen_ai.request.model"
+REQUEST_STREAM: Final = "gen_ai.request.stream"
+REQUEST_TEMPERATURE: Final = "gen_ai.request.temperature"
+REQUEST_TOP_P: Final = "gen_ai.request.top_p"
+REQUEST_TOP_K: Final = "gen_ai.request.top_k"
+REQUEST_MAX_TOKENS: Final = "gen_ai.request.max_tokens"
+REQUEST_STOP_SEQUENCES: Final = "gen_ai.request.stop_sequences"
+REQUEST_SEED: Final = "gen_ai.request.seed"
+REQUEST_FREQUENCY_PENALTY: Final = "gen_ai.request.frequency_penalty"
+REQUEST_PRESENCE_PENALTY: Final = "gen_ai.request.presence_penalty"
+REQUEST_CHOICE_COUNT: Final = "gen_ai.request.choice.count"
+RESPONSE_ID: Final = "gen_ai.response.id"
+RESPONSE_MODEL: Final = "gen_ai.response.model"
+RESPONSE_FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
+RESPONSE_TIME_TO_FIRST_CHUNK: Final = "gen_ai.response.time_to_first_chunk"
+USAGE_INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
+USAGE_OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
+TOKEN_TYPE: Final = "gen_ai.token.type"
+ERROR_TYPE: Final = "error.type"
+SERVER_ADDRESS: Final = "server.address"
+SERVER_PORT: Final = "server.port"
+
+# --- ours: the generation span --------------------------------------------------------------------------------------
+OUTCOME: Final = "otelkit.generation.outcome"
+PARAMETER_PREFIX: Final = "otelkit.request."
+"""Request parameters for which the convention has no name: ``otelkit.request.<name>``."""
+PARAMETERS_FINGERPRINT: Final = "otelkit.parameters.fingerprint"
+TIME_PER_OUTPUT_TOKEN: Final = "otelkit.response.time_per_output_token"
+OUTPUT_ENTROPY_MEAN: Final = "otelkit.response.entropy.mean"
+OUTPUT_ENTROPY_DEVIATION: Final = "otelkit.response.entropy.stddev"
+REPEATED_TOKEN_SHARE: Final = "otelkit.response.repeated_token_share"
+STEP_COUNT: Final = "otelkit.response.steps"
+
+# --- ours: the token-step span --------------------------------------------------------------------------------------
+TOKEN_STEP_SPAN: Final = "token_step"
+STEP_INDEX: Final = "otelkit.step.index"
+STEP_TOKENS: Final = "otelkit.step.tokens"
+STEP_LOGPROB: Final = "otelkit.step.logprob"
+STEP_ENTROPY: Final = "otelkit.step.entropy"
+
+# --- ours: the parameter-change event (OpenTelemetry log event) -----------------------------------------------------
+CHANGE_EVENT: Final = "otelkit.parameter.change"
+CHANGE_ID: Final = "otelkit.change.id"
+CHANGE_PARAMETER: Final = "otelkit.change.parameter"
+CHANGE_OLD: Final = "otelkit.change.old"
+CHANGE_NEW: Final = "otelkit.change.new"
+CHANGE_SOURCE: Final = "otelkit.change.source"
+CHANGE_SCOPE: Final = "otelkit.change.scope"
+CHANGE_FIRST_SEEN: Final = "otelkit.change.first_seen"
+CHANGE_LAST_SEEN: Final = "otelkit.change.last_seen"
+
+# --- Prometheus metrics: names as they stand on the /metrics page, without the suffixes the client library adds -----
+METRIC_OPERATION_DURATION: Final = "gen_ai_client_operation_duration_seconds"
+METRIC_TIME_TO_FIRST_CHUNK: Final = "gen_ai_client_operation_time_to_first_chunk_seconds"
+METRIC_TIME_PER_OUTPUT_CHUNK: Final = "gen_ai_client_operation_time_per_output_chunk_seconds"
+METRIC_TOKEN_USAGE: Final = "gen_ai_client_token_usage"
+
+METRIC_GENERATIONS_STARTED: Final = "otelkit_generations_started"
+"""Counter: calls begun, that is offered load; latency histograms only see calls that have ended."""
+METRIC_GENERATIONS_IN_FLIGHT: Final = "otelkit_generations_in_flight"
+METRIC_PARAMETER_CHANGES: Final = "otelkit_parameter_changes"
+"""Counter by service, parameter and source."""
+METRIC_PARAMETER_CHANGE_TIMESTAMP: Final = "otelkit_parameter_change_timestamp_seconds"
+"""Gauge, one series a change (bounded): Unix seconds at which the new value was first in use."""
+METRIC_SPANS_WRITTEN: Final = "otelkit_spans_written"
+METRIC_SPANS_DROPPED: Final = "otelkit_spans_dropped"
+METRIC_EXPORT_FAILURES: Final = "otelkit_export_failures"
+METRIC_QUEUE_DEPTH: Final = "otelkit_queue_depth"
+METRIC_OVERHEAD: Final = "otelkit_overhead_seconds"
+
+# --- labels ----------------------------------------------------------------------------------------------------------
+LABEL_SERVICE: Final = "service"
+LABEL_OPERATION: Final = "gen_ai_operation_name"
+LABEL_PROVIDER: Final = "gen_ai_provider_name"
+LABEL_MODEL: Final = "gen_ai_request_model"
+LABEL_ERROR: Final = "error_type"
+LABEL_TOKEN_TYPE: Final = "gen_ai_token_type"
+LABEL_PARAMETER: Final = "parameter"
+LABEL_OLD: Final = "old"
+LABEL_NEW: Final = "new"
+LABEL_SOURCE: Final = "source"
+LABEL_SCOPE: Final = "scope"
+LABEL_CHANGE_ID: Final = "change_id"
+LABEL_REASON: Final = "reason"
+EXEMPLAR_TRACE_ID: Final = "trace_id"
+EXEMPLAR_SPAN_ID: Final = "span_id"
+
+# --- bucket bounds (GenAI conventions) -------------------------------------------------------------------------------
+DURATION_BUCKETS: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+TOKEN_BUCKETS: Final = tuple(float(4**n) for n in range(14))
+
+# --- recorded series -------------------------------------------------------------------------------------------------
+RECORDED_P99: Final = "service:p99_latency_seconds:quantile"
+"""The rule users know, over the spec's base window; companions over window ``w`` are
+``service:p99_latency_seconds:quantile_w`` (for instance ``quantile_1m``), likewise for p95 and p50."""
