@@ -77,6 +77,9 @@ class Explanation:
     """What is left of ``p99_after - p99_before`` once effects of causal changes are taken off."""
     counterfactual: FloatArray | None = None
     """P99 (seconds) on the panel's grid as it would have been without the causal changes."""
+    counterfactual_low: FloatArray | None = None
+    """Lower end of the counterfactual's 95 % band, seconds, on the same grid."""
+    counterfactual_high: FloatArray | None = None
     method: str = ""
     warnings: tuple[str, ...] = ()
     """What the data lacked (buckets too coarse, gaps, short history), for a reader."""
