@@ -82,10 +82,22 @@ METRIC_PARAMETER_CHANGES: Final = "otelkit_parameter_changes"
 METRIC_PARAMETER_CHANGE_TIMESTAMP: Final = "otelkit_parameter_change_timestamp_seconds"
 """Gauge, one series a change (bounded): Unix seconds at which the new value was first in use."""
 METRIC_SPANS_WRITTEN: Final = "otelkit_spans_written"
+"""Counter: spans encoded for export. Once nothing is pending, written = delivered + dropped."""
+METRIC_SPANS_DELIVERED: Final = "otelkit_spans_delivered"
 METRIC_SPANS_DROPPED: Final = "otelkit_spans_dropped"
+"""Counter by reason: spans written that will not be delivered."""
+METRIC_STEPS_NOT_SELECTED: Final = "otelkit_steps_not_selected"
+"""Counter by reason: token steps for which, on purpose, no span was written."""
+METRIC_GENERATIONS_LOST: Final = "otelkit_generations_lost"
+"""Counter by reason: finished calls that reached no metric."""
 METRIC_EXPORT_FAILURES: Final = "otelkit_export_failures"
 METRIC_QUEUE_DEPTH: Final = "otelkit_queue_depth"
 METRIC_OVERHEAD: Final = "otelkit_overhead_seconds"
+"""Counter by stage: CPU seconds of otelkit's own threads."""
+
+# --- metrics of others that presets read --------------------------------------------------------------------------
+METRIC_HTTP_REQUEST_DURATION: Final = "http_request_duration_seconds"
+LABEL_HTTP_CODE: Final = "code"
 
 # --- labels ----------------------------------------------------------------------------------------------------------
 LABEL_SERVICE: Final = "service"
@@ -101,14 +113,59 @@ LABEL_SOURCE: Final = "source"
 LABEL_SCOPE: Final = "scope"
 LABEL_CHANGE_ID: Final = "change_id"
 LABEL_REASON: Final = "reason"
+LABEL_STAGE: Final = "stage"
+OTHER: Final = "_OTHER"
+"""Stands for every value of a label beyond the number that is kept apart."""
 EXEMPLAR_TRACE_ID: Final = "trace_id"
 EXEMPLAR_SPAN_ID: Final = "span_id"
 
 # --- bucket bounds (GenAI conventions) -------------------------------------------------------------------------------
-DURATION_BUCKETS: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+DURATION_BUCKETS: Final = (
+    0.01,
+    0.02,
+    0.04,
+    0.08,
+    0.16,
+    0.32,
+    0.64,
+    1.28,
+    2.56,
+    5.12,
+    10.24,
+    20.48,
+    40.96,
+    81.92,
+)
+SLO_FACTORS: Final = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0)
+"""Bounds added around each latency objective, as multiples of it."""
 TOKEN_BUCKETS: Final = tuple(float(4**n) for n in range(14))
 
 # --- recorded series -------------------------------------------------------------------------------------------------
 RECORDED_P99: Final = "service:p99_latency_seconds:quantile"
 """The rule users know, over the spec's base window; companions over window ``w`` are
 ``service:p99_latency_seconds:quantile_w`` (for instance ``quantile_1m``), likewise for p95 and p50."""
+RECORDED_LATENCY: Final = "latency_seconds"
+RECORDED_LATENCY_MS: Final = "latency_milliseconds"
+RECORDED_QUANTILES: Final = (0.5, 0.95, 0.99)
+
+
+def recorded_quantile(quantile: float, window: str = "", metric: str = RECORDED_LATENCY) -> str:
+    """Name of a recorded quantile: over the base window where ``window`` is empty, else over that window."""
+    digits = f"{quantile * 100:g}".replace(".", "")
+    name = f"service:p{digits}_{metric}:quantile"
+    return f"{name}_{window}" if window else name
+
+
+def recorded_bucket_rate(window: str, metric: str = RECORDED_LATENCY) -> str:
+    """Name of the recorded rate of each latency bucket, summed by service: what quantiles are computed from."""
+    return f"service_le:{metric}_bucket:rate{window}"
+
+
+RECORDED_REQUESTS: Final = "service:requests:rate"
+"""Calls that ended, per second; the window follows (``service:requests:rate1m``), as in the next ones."""
+RECORDED_ERRORS: Final = "service:errors:rate"
+RECORDED_ERROR_RATIO: Final = "service:error_ratio:rate"
+RECORDED_INPUT_TOKENS: Final = "service:input_tokens:rate"
+RECORDED_OUTPUT_TOKENS: Final = "service:output_tokens:rate"
+RECORDED_CHANGES: Final = "service_parameter:changes:count5m"
+"""Parameter changes of the last five minutes by service and parameter; several workers' reports count once."""
