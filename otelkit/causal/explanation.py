@@ -1,4 +1,5 @@
-"""What the causal engine answers: the same object behind the terminal table, JSON, the HTML page and the metrics."""
+"""What the causal engine answers: the same object behind the terminal table, JSON, the HTML page and the
+metrics."""
 
 from __future__ import annotations
 
@@ -52,8 +53,8 @@ class Finding:
     q_value: float | None = None
     """Benjamini-Hochberg over the changes explained together."""
     mechanism: Mapping[str, Interval] = field(default_factory=dict)
-    """Share (1 is all) of the effect by path: ``output_length``, ``time_per_token``, ``first_token``, ``queueing``,
-    ``errors``; empty where it was not split."""
+    """Share (1 is all) of the effect by path: ``output_length``, ``time_per_token``, ``first_token``,
+    ``queueing``, ``errors``; empty where it was not split."""
     placebo_effects: FloatArray | None = None
     """Effects (seconds) found by the same search at dates without a change: what the p-value came from."""
 

@@ -1,0 +1,164 @@
+"""From a service's series to evenly spaced cells that hold enough calls to be compared.
+
+A cell is one or more steps of the panel. Every later module works on cells and on the logarithm of latency.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from otelkit.causal import histogram
+from otelkit.query.panel import BoolArray, FloatArray, Panel, ServiceSeries
+
+LEVELS: Final = (0.5, 0.75, 0.9, 0.95, 0.99)
+"""Quantiles that are followed jointly; the last one is the one explained."""
+CALLS_PER_CELL: Final = 8.0
+MAX_CELLS: Final = 1200
+MIN_CELLS: Final = 24
+
+
+@dataclass(frozen=True)
+class Cells:
+    """One service on N cells. NaN where nothing is known."""
+
+    times: FloatArray
+    """Unix seconds at which each cell ends, shape (N,)."""
+    seconds: float
+    """Width of a cell."""
+    channels: FloatArray
+    """Log latency at each of ``levels``, shape (N, K)."""
+    levels: tuple[float, ...]
+    calls: FloatArray
+    """Calls that ended in each cell, shape (N,); ones where unknown."""
+    arrivals: FloatArray
+    """Calls begun per second (offered load), shape (N,); NaN where unknown."""
+    covariates: Mapping[str, FloatArray]
+    """The panel's other covariates, averaged over each cell."""
+    bounds: FloatArray | None
+    counts: FloatArray | None
+    """Calls by latency bucket in each cell, shape (N, B); None when the source has none."""
+
+
+def regular(panel: Panel) -> tuple[FloatArray, list[int], int]:
+    """Put time stamps that may be unsorted, doubled or missing on a full grid.
+
+    Returns:
+        The grid (Unix seconds), for each given row its place on the grid (-1: drop it), and the grid's
+        length. Of rows with one time stamp the last wins.
+    """
+    times = np.asarray(panel.times, dtype=float)
+    finite = np.isfinite(times)
+    if not finite.any():
+        return np.empty(0), [-1] * len(times), 0
+    first = float(times[finite].min())
+    places = np.where(
+        finite, np.round((np.where(finite, times, first) - first) / panel.step_seconds), -1
+    ).astype(int)
+    length = int(places.max()) + 1
+    grid: FloatArray = first + panel.step_seconds * np.arange(length, dtype=float)
+    return grid, [int(place) for place in places], length
+
+
+def spread(values: FloatArray, places: list[int], length: int) -> FloatArray:
+    """Rows of ``values`` at their places on a grid of ``length`` rows; NaN elsewhere."""
+    result = np.full((length, *values.shape[1:]), np.nan)
+    index = np.asarray(places)
+    keep = index >= 0
+    result[index[keep]] = np.asarray(values, dtype=float)[keep]
+    return result
+
+
+def cell_steps(series: ServiceSeries, length: int, step_seconds: float) -> int:
+    """How many steps make a cell: enough calls in it, few enough cells to compute with, enough cells to
+    compare."""
+    wanted = 1
+    counts = series.bucket_counts
+    if counts is not None and len(counts):
+        per_step = (
+            float(np.nanmean(np.where(counts < 0, np.nan, counts).sum(axis=1)))
+            if np.isfinite(counts).any()
+            else 0.0
+        )
+        if per_step > 0:
+            wanted = max(1, int(np.ceil(CALLS_PER_CELL / per_step)))
+    else:
+        # A quantile over a trailing window says nothing new before the window has passed.
+        wanted = max(1, int(series.window_seconds / step_seconds / 2))
+    wanted = max(wanted, int(np.ceil(length / MAX_CELLS)))
+    return max(1, min(wanted, length // MIN_CELLS or 1))
+
+
+def build(panel: Panel, series: ServiceSeries, *, steps: int | None = None) -> Cells:
+    """Cells of one service.
+
+    Args:
+        panel: gives the time grid.
+        series: the service's series on that grid.
+        steps: panel steps in a cell; chosen from the traffic when None.
+    """
+    grid, places, length = regular(panel)
+    steps = steps or cell_steps(series, length, panel.step_seconds)
+    number = length // steps
+    skipped = length - number * steps
+    """Steps at the start that do not fill a cell are left out: the end of the data matters more."""
+
+    def blocks(values: FloatArray) -> FloatArray:
+        full = spread(values, places, length)[skipped:]
+        return full.reshape(number, steps, *full.shape[1:])
+
+    bounds, counts = None, None
+    calls = np.ones(number)
+    if series.bucket_counts is not None and series.bucket_bounds is not None:
+        bounds = np.asarray(series.bucket_bounds, dtype=float)
+        counts = _sum_known(blocks(np.asarray(series.bucket_counts, dtype=float)))
+        calls = counts.sum(axis=1)
+        levels: tuple[float, ...] = LEVELS
+        seconds = histogram.quantiles(bounds, counts, levels)
+    else:
+        levels = tuple(sorted(series.quantiles))
+        seconds = np.column_stack([_mean_known(blocks(series.quantiles[level])) for level in levels])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        channels = np.where(seconds > 0, np.log(seconds), np.nan)
+    covariates = {name: _mean_known(blocks(values)) for name, values in series.covariates.items()}
+    arrivals = covariates.get("arrivals")
+    if arrivals is None or not np.isfinite(arrivals).any():
+        known = covariates.get("completions")
+        arrivals = known if known is not None else calls / (steps * panel.step_seconds)
+        if counts is None and known is None:
+            arrivals = np.full(number, np.nan)
+    return Cells(
+        times=grid[skipped + steps - 1 :: steps][:number],
+        seconds=steps * panel.step_seconds,
+        channels=channels,
+        levels=levels,
+        calls=calls,
+        arrivals=arrivals,
+        covariates=covariates,
+        bounds=bounds,
+        counts=counts,
+    )
+
+
+def _mean_known(blocks: FloatArray) -> FloatArray:
+    """Mean over axis 1 of what is known; NaN where nothing is."""
+    known = np.isfinite(blocks)
+    number = known.sum(axis=1)
+    total = np.where(known, blocks, 0.0).sum(axis=1)
+    result: FloatArray = np.where(number > 0, total / np.maximum(number, 1), np.nan)
+    return result
+
+
+def _sum_known(blocks: FloatArray) -> FloatArray:
+    """Sum of counts over axis 1. A negative count is a reset: unknown. A cell half unknown is unknown, not
+    small."""
+    blocks = np.where(blocks < 0, np.nan, blocks)
+    known: BoolArray = np.asarray(np.isfinite(blocks).all(axis=2))
+    number = known.sum(axis=1)
+    total = np.where(known[:, :, None], blocks, 0.0).sum(axis=1)
+    enough = number * 2 > blocks.shape[1]
+    result: FloatArray = np.where(enough[:, None], total, np.nan)
+    return result
