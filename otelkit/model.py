@@ -92,6 +92,10 @@ class Generation:
     """Share (0 to 1) of output tokens that repeat one of the tokens before them."""
     span: SpanIdentity | None = None
     """None when no tracer is set up; metrics do not depend on it."""
+    session_id: str = ""
+    """Conversation or session that the call belongs to, where the service tells; never a label of a metric."""
+    phase_seconds: Mapping[str, float] = field(default_factory=dict)
+    """Duration of phases that the provider reports (``vision_encoding``, ``prefill``, ``queue`` ...)."""
 
     @property
     def duration_seconds(self) -> float:
@@ -130,17 +134,25 @@ class ParameterChange:
     """Model, route or code location the change is limited to; empty for the whole service."""
     source: ChangeSource = ChangeSource.OBSERVED
     workers: int = 1
+    origin: str = ""
+    """Who or what made the change, where known: a file with its owner, a flag provider, an action."""
+    effective_at: float | None = None
+    """Unix seconds at which a call first used the new value, where that differs from ``first_seen``."""
+
+    @property
+    def key(self) -> str:
+        """Names what changed, without when: the same in every process that sees the change."""
+        content = [self.service, self.scope, self.parameter, label_text(self.old), label_text(self.new)]
+        return hashlib.sha256(json.dumps(content).encode(errors="replace")).hexdigest()[:10]
 
     @property
     def id(self) -> str:
-        """Deterministic, so that several processes which see one change report one id.
+        """``key`` and the millisecond of ``first_seen``: deterministic, and survives being a metric's labels.
 
-        The time enters in slots of five minutes: the same step made again later is another change.
+        Workers that see one change a moment apart share the key; merging their reports keeps the earliest
+        ``first_seen``, so the merged change has the id of the earliest report.
         """
-        key = json.dumps(
-            [self.service, self.scope, self.parameter, canonical(self.old), canonical(self.new), int(self.first_seen // 300)]
-        )
-        return hashlib.sha256(key.encode()).hexdigest()[:16]
+        return f"{self.key}-{round(self.first_seen * 1000):x}"
 
 
 def canonical(value: ParameterValue) -> str:
@@ -148,6 +160,25 @@ def canonical(value: ParameterValue) -> str:
     if value is UNSET:
         return "unset"
     return json.dumps(value, sort_keys=True, separators=(",", ":"), default=repr, ensure_ascii=False)
+
+
+MAX_LABEL_TEXT: Final = 64
+
+
+def label_text(value: ParameterValue, limit: int = MAX_LABEL_TEXT) -> str:
+    """``canonical(value)`` in at most ``limit`` characters (at least 32): still JSON, still different for
+    different values.
+
+    What is too long becomes a text with its beginning and a digest, whose label text is that text itself.
+    """
+    text = canonical(value)
+    if len(text) <= limit:
+        return text
+    digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:12]
+    beginning = (value if isinstance(value, str) else text)[:limit]
+    while len(short := canonical(f"{beginning}… #{digest}")) > limit:
+        beginning = beginning[: -max(1, (len(short) - limit) // 6)]
+    return short
 
 
 class Sink(Protocol):
