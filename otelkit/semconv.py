@@ -104,9 +104,66 @@ METRIC_QUEUE_DEPTH: Final = "otelkit_queue_depth"
 METRIC_OVERHEAD: Final = "otelkit_overhead_seconds"
 """Counter by stage: CPU seconds of otelkit's own threads."""
 
+METRIC_TOKEN_STEP: Final = "otelkit_token_step_seconds"
+"""Histogram of the seconds between one token step and the next, by the step's position in the output."""
+METRIC_OUTPUT_ENTROPY: Final = "otelkit_output_entropy_nats"
+"""Histogram: mean entropy of a call's token steps, for calls whose provider returns alternatives."""
+METRIC_REPEATED_TOKENS: Final = "otelkit_repeated_token_ratio"
+"""Histogram: share (0 to 1) of a call's output tokens that repeat one of the tokens before them."""
+
+# --- metrics of the analyser: the verdicts, so that dashboards need nothing but Prometheus ------------------
+# All are gauges of the newest analysis. One series a judged change (bounded: the newest changes of each
+# service), with the labels in ``LABELS_OF_VERDICTS``; what could not be estimated has no series, only the
+# verdict is always there.
+METRIC_CHANGE_VERDICT: Final = "otelkit_change_verdict_info"
+"""Always 1; there for every judged change, also where no effect could be estimated."""
+METRIC_CHANGE_EFFECT: Final = "otelkit_change_effect_seconds"
+"""What the change did to P99, seconds; its 95 % interval is in ``_low`` and ``_high``."""
+METRIC_CHANGE_EFFECT_LOW: Final = "otelkit_change_effect_low_seconds"
+METRIC_CHANGE_EFFECT_HIGH: Final = "otelkit_change_effect_high_seconds"
+METRIC_CHANGE_LAG: Final = "otelkit_change_lag_seconds"
+METRIC_CHANGE_PEARSON_R: Final = "otelkit_change_pearson_r"
+METRIC_CHANGE_P_VALUE: Final = "otelkit_change_p_value"
+METRIC_CHANGE_Q_VALUE: Final = "otelkit_change_q_value"
+METRIC_CHANGE_THRESHOLD: Final = "otelkit_change_threshold_seconds"
+"""Effect on P99 from which a change of this parameter counts as one to act on."""
+METRIC_CHANGE_MECHANISM: Final = "otelkit_change_mechanism_seconds"
+"""The part of the effect that goes through one path, seconds; label ``mechanism`` besides the others. The
+path ``not_split`` holds what is left, so that the parts add up to the effect."""
+METRIC_P99_BEFORE: Final = "otelkit_p99_before_seconds"
+"""By service: P99 before its largest movement; ``_after`` likewise."""
+METRIC_P99_AFTER: Final = "otelkit_p99_after_seconds"
+METRIC_P99_UNEXPLAINED: Final = "otelkit_p99_unexplained_seconds"
+"""By service: what is left of after - before once the effects of causal changes are taken off."""
+METRIC_P99_COUNTERFACTUAL: Final = "otelkit_p99_counterfactual_seconds"
+"""By service: what P99 would be now without the causal changes."""
+METRIC_CAUSAL_NODE: Final = "otelkit_causal_node_seconds"
+"""Seconds of effect that pass through a node of the causal graph (of the P99 node: P99 itself). Labels:
+service, id, title, subtitle, kind (``parameter``, ``mechanism``, ``service``), verdict (empty unless a
+parameter)."""
+METRIC_CAUSAL_EDGE: Final = "otelkit_causal_edge_seconds"
+"""Seconds of effect along an edge. Labels: service, id, source and target (ids of nodes of that service),
+verdict."""
+METRIC_CAUSAL_EDGE_CONFIDENCE: Final = "otelkit_causal_edge_confidence_ratio"
+"""0 to 1 (1 - q of the change), with the labels of the edge."""
+
 # --- metrics of others that presets read --------------------------------------------------------------------------
 METRIC_HTTP_REQUEST_DURATION: Final = "http_request_duration_seconds"
 LABEL_HTTP_CODE: Final = "code"
+
+# --- metrics of others that dashboards read: Tempo's service graph, Prometheus itself -----------------------
+METRIC_SERVICE_GRAPH_REQUESTS: Final = "traces_service_graph_request_total"
+METRIC_SERVICE_GRAPH_FAILED: Final = "traces_service_graph_request_failed_total"
+METRIC_SERVICE_GRAPH_DURATION: Final = "traces_service_graph_request_server_seconds"
+LABEL_CLIENT: Final = "client"
+LABEL_SERVER: Final = "server"
+METRIC_UP: Final = "up"
+METRIC_SCRAPE_DURATION: Final = "scrape_duration_seconds"
+METRIC_SCRAPE_SAMPLES: Final = "scrape_samples_scraped"
+METRIC_RULE_DURATION: Final = "prometheus_rule_group_last_duration_seconds"
+METRIC_RULE_INTERVAL: Final = "prometheus_rule_group_interval_seconds"
+METRIC_RULE_FAILURES: Final = "prometheus_rule_evaluation_failures_total"
+LABEL_RULE_GROUP: Final = "rule_group"
 
 # --- labels ----------------------------------------------------------------------------------------------------------
 LABEL_SERVICE: Final = "service"
@@ -123,6 +180,24 @@ LABEL_SCOPE: Final = "scope"
 LABEL_CHANGE_ID: Final = "change_id"
 LABEL_REASON: Final = "reason"
 LABEL_STAGE: Final = "stage"
+LABEL_POSITION: Final = "position"
+"""Where in the output a token step lies: ``0001-0016`` and so on, so that text sorts like numbers."""
+LABEL_VERDICT: Final = "verdict"
+LABEL_MECHANISM: Final = "mechanism"
+LABEL_ID: Final = "id"
+LABEL_TITLE: Final = "title"
+LABEL_SUBTITLE: Final = "subtitle"
+LABEL_KIND: Final = "kind"
+LABEL_TARGET: Final = "target"
+LABELS_OF_VERDICTS: Final = (
+    LABEL_SERVICE,
+    LABEL_PARAMETER,
+    LABEL_OLD,
+    LABEL_NEW,
+    LABEL_SCOPE,
+    LABEL_CHANGE_ID,
+    LABEL_VERDICT,
+)
 LABEL_INPUT: Final = "input"
 LABEL_OUTCOME: Final = "outcome"
 LABEL_ORIGIN: Final = "origin"
