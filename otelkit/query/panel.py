@@ -25,8 +25,8 @@ class ServiceSeries:
     bucket_counts: FloatArray | None = None
     """Calls that ended in each step, by bucket (not cumulative over buckets nor time), shape (T, B)."""
     covariates: Mapping[str, FloatArray] = field(default_factory=dict)
-    """Per step, where known: ``arrivals`` (calls begun per second, offered load), ``completions`` (calls ended per
-    second), ``errors`` (per second), ``input_tokens`` and ``output_tokens`` (mean per call),
+    """Per step, where known: ``arrivals`` (calls begun per second, the load), ``completions`` (calls ended
+    per second), ``errors`` (per second), ``input_tokens`` and ``output_tokens`` (mean per call),
     ``time_to_first_chunk`` and ``time_per_output_chunk`` (mean seconds), ``in_flight`` (calls under way)."""
 
 
@@ -35,7 +35,7 @@ class Panel:
     """Series of several services on the grid ``times``."""
 
     times: FloatArray
-    """Unix seconds, shape (T,), ascending, equally spaced by ``step_seconds``; a value at t covers (t - step, t]."""
+    """Unix seconds, shape (T,), ascending, spaced by ``step_seconds``; a value at t covers (t - step, t]."""
     step_seconds: float
     services: Mapping[str, ServiceSeries]
     dependencies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
