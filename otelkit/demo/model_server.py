@@ -1,0 +1,72 @@
+"""A language model behind an OpenAI-compatible HTTP endpoint, in a process of its own.
+
+Run as ``python -m otelkit.demo.model_server --model FILE.gguf --port PORT``; ``/health`` answers 200 once the
+model is loaded. It ends on SIGTERM or SIGINT.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Final
+
+SLOTS: Final = 4
+"""Requests that are decoded together; further ones queue in the server."""
+CONTEXT_TOKENS_PER_SLOT: Final = 512
+
+
+def serve(model: Path, *, port: int, threads: int) -> None:
+    """Load ``model`` and serve it on 127.0.0.1 until a signal ends the process.
+
+    Raises:
+        RuntimeError: the model can't be loaded.
+    """
+    import xllamacpp
+
+    # Blocked before the server's threads start, so that they inherit it and the wait below is the only
+    # receiver.
+    signals = {signal.SIGTERM, signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path = str(model)
+    parameters.n_ctx = SLOTS * CONTEXT_TOKENS_PER_SLOT
+    parameters.n_parallel = SLOTS
+    parameters.cpuparams.n_threads = threads
+    parameters.cpuparams_batch.n_threads = threads
+    parameters.cache_ram_mib = 0
+    parameters.port = port
+    server = xllamacpp.Server(parameters)
+    print(f"listening on {server.listening_address}", file=sys.stderr)
+    signal.sigwait(signals)
+    # The native server joins its threads when collected, which can take as long as the answers under way.
+    os._exit(0)
+
+
+def default_threads() -> int:
+    """Threads for the model: one processor is left to the service and its observers.
+
+    The model's threads wait for each other after every layer; were one of them to share its processor, all
+    would stand still with it, and the latencies would tell of the demo rather than of the service.
+    """
+    return max(1, min(4, len(os.sched_getaffinity(0)) - 1 if hasattr(os, "sched_getaffinity") else 4))
+
+
+def main() -> None:
+    """Entry point of the process."""
+    parser = argparse.ArgumentParser(description="Serve a GGUF model on 127.0.0.1.")
+    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--threads", type=int, default=default_threads())
+    arguments = parser.parse_args()
+    try:
+        serve(arguments.model, port=arguments.port, threads=arguments.threads)
+    except (RuntimeError, ImportError) as error:
+        sys.exit(f"model server: {arguments.model}: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""The demo's service: an OpenAI-style streaming endpoint in front of a language model.
+
+It stands for any user's service. It knows nothing of otelkit and imports none of it: it is run by its
+file's path, and whatever is recorded of it is recorded by auto-instrumentation of the ``openai`` SDK it
+calls the model with.
+
+Its generation parameters are in a JSON file of its own, read again whenever the file changes::
+
+    {"max_tokens": 8, "temperature": 0.7, "top_p": 0.95, "presence_penalty": 0.0, "seed": 1}
+
+``max_tokens`` is a cap: a caller may ask for less. Keys that are left out are not sent to the model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Final
+
+import openai
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+logger = logging.getLogger("chat-service")
+
+PARAMETERS: Final = ("max_tokens", "temperature", "top_p", "presence_penalty", "seed")
+
+
+class Settings:
+    """The generation parameters in ``path``, as fresh as the file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read_at_mtime_ns = -1
+        self._values: dict[str, Any] = {}
+
+    def current(self) -> dict[str, Any]:
+        """The values now in force; those read last stay in force while the file can't be read."""
+        try:
+            mtime_ns = self._path.stat().st_mtime_ns
+            if mtime_ns != self._read_at_mtime_ns:
+                values = json.loads(self._path.read_text(encoding="utf-8"))
+                self._values = {name: values[name] for name in PARAMETERS if name in values}
+                self._read_at_mtime_ns = mtime_ns
+        except (OSError, ValueError) as error:
+            logger.warning("%s: keeping the settings read last: %s", self._path, error)
+        return self._values
+
+
+def create_app(client: openai.AsyncOpenAI, settings: Settings) -> Starlette:
+    """The service as an ASGI application."""
+
+    async def complete(request: Request) -> Response:
+        try:
+            body = await request.json()
+            messages = body["messages"]
+            wish = body.get("max_tokens")
+        except (ValueError, KeyError, AttributeError) as error:
+            return JSONResponse(
+                {"error": {"message": f"not a chat completion request: {error!r}"}}, status_code=400
+            )
+        parameters = dict(settings.current())
+        if isinstance(wish, int):
+            parameters["max_tokens"] = min(wish, parameters.get("max_tokens", wish))
+        try:
+            chunks = await client.chat.completions.create(
+                model=body.get("model", "default"), messages=messages, stream=True, **parameters
+            )
+        except openai.APIStatusError as error:
+            return JSONResponse({"error": {"message": str(error)}}, status_code=error.status_code)
+        except openai.APIConnectionError as error:
+            return JSONResponse({"error": {"message": str(error)}}, status_code=502)
+
+        async def events() -> AsyncIterator[str]:
+            async for chunk in chunks:
+                yield f"data: {chunk.model_dump_json(exclude_unset=True)}\n\n"
+            yield "data: [DONE]\n\n"
+
+        return StreamingResponse(events(), media_type="text/event-stream")
+
+    async def health(request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    return Starlette(
+        routes=[
+            Route("/v1/chat/completions", complete, methods=["POST"]),
+            Route("/health", health, methods=["GET"]),
+        ]
+    )
+
+
+def main() -> None:
+    """Entry point of the process."""
+    parser = argparse.ArgumentParser(description="A chat service in front of a language model.")
+    parser.add_argument("--model-url", required=True, help="base URL of an OpenAI-compatible model server")
+    parser.add_argument("--settings", type=Path, required=True, help="JSON file of generation parameters")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8000)
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    client = openai.AsyncOpenAI(base_url=arguments.model_url, api_key="not-needed", timeout=60.0)
+    app = create_app(client, Settings(arguments.settings))
+    uvicorn.run(
+        app, host=arguments.host, port=arguments.port, log_level="warning", timeout_graceful_shutdown=5
+    )
+
+
+if __name__ == "__main__":
+    main()

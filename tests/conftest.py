@@ -1,0 +1,63 @@
+"""Tools that tests need and a machine may lack.
+
+On a user's machine a test whose tool is missing is skipped, with the reason. In CI (``CI=true``), or with
+``OTELKIT_REQUIRE_ALL=1``, it fails instead, so that nothing goes unchecked unnoticed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+
+def _missing(what: str) -> NoReturn:
+    if os.environ.get("CI", "").lower() == "true" or os.environ.get("OTELKIT_REQUIRE_ALL") == "1":
+        pytest.fail(f"{what} (everything is required here)", pytrace=False)
+    pytest.skip(what)
+
+
+def _tool(name: str) -> Path:
+    from otelkit.demo.prometheus import find_tool
+
+    found = find_tool(name)
+    if found is None:
+        _missing(f"no {name} in .tools or on PATH; scripts/fetch-prometheus brings it")
+    return found
+
+
+@pytest.fixture(scope="session")
+def prometheus_binary() -> Path:
+    """A Prometheus of version 3."""
+    return _tool("prometheus")
+
+
+@pytest.fixture(scope="session")
+def promtool_binary() -> Path:
+    """promtool, of the same version as Prometheus."""
+    return _tool("promtool")
+
+
+@pytest.fixture(scope="session")
+def chromium_path() -> Path:
+    """A Chromium that playwright can drive."""
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        found = shutil.which(name)
+        if found:
+            return Path(found)
+    _missing("no chromium on PATH; Debian's package is called chromium")
+
+
+@pytest.fixture(scope="session")
+def model_path() -> Path:
+    """The demo's language model, fetched once into the user's cache."""
+    from otelkit.demo.model import ensure_model
+    from otelkit.errors import ModelUnavailable
+
+    try:
+        return ensure_model()
+    except ModelUnavailable as error:
+        _missing(f"no language model: {error.message}")
