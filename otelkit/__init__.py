@@ -2,4 +2,33 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from otelkit.emit.setup import Instrumentation as Instrumentation
+    from otelkit.emit.setup import instrument as instrument
+    from otelkit.emit.setup import uninstrument as uninstrument
+
 __version__ = "0.1.0"
+
+_EXPORTS: Final = {
+    "Instrumentation": "otelkit.emit.setup",
+    "instrument": "otelkit.emit.setup",
+    "uninstrument": "otelkit.emit.setup",
+}
+"""Where each public name lives. It is loaded at its first use, so that ``import otelkit`` costs next to
+nothing."""
+
+
+def __getattr__(name: str) -> Any:
+    module = _EXPORTS.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_EXPORTS})

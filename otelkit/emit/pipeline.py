@@ -1,0 +1,107 @@
+"""What is done with each finished generation and each change, in the background thread."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from otelkit.emit import self_metrics
+from otelkit.emit.attach import Attachment
+from otelkit.emit.events import emit_change
+from otelkit.emit.metrics import GenerationMetrics
+from otelkit.emit.route import NoRoute, Route
+from otelkit.emit.selection import StepSelection
+from otelkit.emit.self_metrics import SelfMetrics
+from otelkit.model import CallSite, Generation, ParameterChange
+
+ACCOUNT_SECONDS: Final = 1.0
+
+
+class Pipeline:
+    """Metrics first, then token-step spans; nothing here waits for the network.
+
+    All but ``started``, ``settle`` and ``shutdown`` is for the background thread alone.
+
+    Args:
+        service: ``service.name`` of the process.
+        prepare: called once, before the first call or change.
+    """
+
+    def __init__(
+        self,
+        service: str,
+        metrics: GenerationMetrics,
+        own: SelfMetrics,
+        selection: StepSelection,
+        attachment: Attachment,
+        *,
+        prepare: Callable[[], None] | None = None,
+    ) -> None:
+        self._service = service
+        self._metrics = metrics
+        self._own = own
+        self._selection = selection
+        self._attachment = attachment
+        self._prepare = prepare
+        self._route: Route = NoRoute()
+        self._cpu_seconds: float | None = None
+        self._accounted_at = 0.0
+
+    def started(self, call_site: CallSite) -> None:
+        """In the request's path."""
+        self._prepare_once()
+        self._attachment.hook()
+        self._metrics.started(call_site)
+
+    def generation(self, generation: Generation) -> None:
+        self._metrics.ended(generation)
+        selected = self._selection.select(generation)
+        if selected.steps:
+            self._route = self._attachment.route()
+            self._route.write(generation, selected.steps)
+        self._own.not_selected(selected.left_out, selected.reason)
+
+    def lost(self, generations: int, reason: str) -> None:
+        """Generations that ended and of which nothing else is known."""
+        self._own.lost(generations, reason)
+        for _ in range(generations):
+            self._metrics.lost(self._service)
+
+    def change(self, change: ParameterChange) -> None:
+        self._prepare_once()
+        if self._metrics.changed(change):
+            emit_change(change)
+
+    def _prepare_once(self) -> None:
+        if self._prepare is not None:
+            prepare, self._prepare = self._prepare, None
+            prepare()
+
+    def due_in(self) -> float | None:
+        """Seconds until ``ship`` should be called; None when nothing waits."""
+        return self._route.due_in()
+
+    def ship(self) -> None:
+        self._route.ship()
+
+    def account(self) -> None:
+        """Count the CPU time of the calling thread since the last call, about once a second."""
+        now = time.monotonic()
+        if self._cpu_seconds is not None and now - self._accounted_at < ACCOUNT_SECONDS:
+            return
+        spent = time.thread_time()
+        self._own.overhead(self_metrics.STAGE_BUILD, spent - (self._cpu_seconds or 0.0))
+        self._cpu_seconds, self._accounted_at = spent, now
+
+    def settle(self, timeout: float) -> bool:
+        return self._route.settle(timeout)
+
+    def shutdown(self, timeout: float) -> None:
+        self._attachment.shutdown(timeout)
+
+    def after_fork(self) -> None:
+        self._route = NoRoute()
+        self._cpu_seconds = None
+        self._metrics.after_fork()
+        self._attachment.after_fork()

@@ -1,0 +1,159 @@
+"""Which token steps of a finished generation get a span."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from otelkit.emit import self_metrics
+from otelkit.model import Generation, Outcome
+
+SLOW_QUANTILE: Final = 0.95
+WINDOW: Final = 256
+"""Durations from which the quantile of a service is taken."""
+FEWEST: Final = 50
+"""With fewer of them no generation is called slow."""
+BURST_SECONDS: Final = 5.0
+"""Seconds of budget that may be spent at once after a quiet time."""
+PRIORITY_OVERDRAFT: Final = 10.0
+"""Errors and slow generations may overdraw the budget by this many seconds of it, and no further."""
+SMOOTHING: Final = 0.3
+MAX_SERVICES: Final = 256
+TRACE_ID_RANDOM_BITS: Final = 56
+"""W3C: the lowest 56 bits of a trace id are random."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """What was decided for one generation."""
+
+    steps: Sequence[range]
+    """Indices of the steps that get a span; empty for none."""
+    left_out: int = 0
+    reason: str = ""
+    """Why the ``left_out`` other steps get none."""
+
+
+class MovingQuantile:
+    """A quantile of the last ``WINDOW`` values."""
+
+    def __init__(self, quantile: float = SLOW_QUANTILE) -> None:
+        self._quantile = quantile
+        self._recent: deque[float] = deque()
+        self._ordered: list[float] = []
+
+    def exceeded_by(self, value: float) -> bool:
+        """Whether ``value`` lies above the quantile of the values before it; it is counted from then on."""
+        ordered, recent = self._ordered, self._recent
+        above = len(ordered) >= FEWEST and value > ordered[int(self._quantile * len(ordered))]
+        if len(recent) == WINDOW:
+            del ordered[bisect_left(ordered, recent.popleft())]
+        recent.append(value)
+        insort(ordered, value)
+        return above
+
+
+class StepSelection:
+    """Every step while a budget of spans per second holds; beyond it errors, slow ones, and a share of the rest.
+
+    The decision falls when the generation has ended and its outcome and duration are known. The rate follows
+    the load of the last seconds and is applied to the trace id, so that services which share a trace keep or
+    leave it together.
+
+    Args:
+        spans_per_second: the budget; ``inf`` for no limit.
+        spans_per_generation: of a longer generation the first and the last half of this number are kept.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        spans_per_second: float,
+        spans_per_generation: int,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._budget = spans_per_second
+        self._limit = spans_per_generation
+        self._clock = clock
+        self._durations: dict[str, MovingQuantile] = {}
+        self._tokens = spans_per_second * BURST_SECONDS
+        self._refilled_at = clock()
+        self._second_began = self._refilled_at
+        self._ordinary = self._priority = 0
+        """Spans offered in this second."""
+        self._ordinary_rate = self._priority_rate = 0.0
+        self._rate = 1.0
+
+    @property
+    def rate(self) -> float:
+        """Share of ordinary generations whose steps are exported now."""
+        return self._rate
+
+    def select(self, generation: Generation) -> Selected:
+        """Decide for one generation; call once for each, in the order in which they ended."""
+        slow = self._is_slow(generation)
+        count = len(generation.step_ns)
+        span = generation.span
+        if not count or span is None:
+            return Selected(())
+        if not span.sampled:
+            return Selected((), count, self_metrics.NOT_SAMPLED)
+        steps, wanted = self._within_limit(count)
+        priority = slow or generation.outcome is Outcome.ERROR
+        self._advance(self._clock())
+        if priority:
+            self._priority += wanted
+        else:
+            self._ordinary += wanted
+        if not self._afford(wanted, priority, span.trace_id):
+            return Selected((), count, self_metrics.RATE)
+        return Selected(steps, count - wanted, self_metrics.GENERATION_LIMIT)
+
+    def _is_slow(self, generation: Generation) -> bool:
+        service = generation.call_site.service
+        durations = self._durations.get(service)
+        if durations is None:
+            if len(self._durations) >= MAX_SERVICES:
+                self._durations.clear()
+            durations = self._durations[service] = MovingQuantile()
+        return durations.exceeded_by(generation.duration_seconds)
+
+    def _within_limit(self, count: int) -> tuple[Sequence[range], int]:
+        if count <= self._limit:
+            return (range(count),), count
+        head = (self._limit + 1) // 2
+        tail = self._limit - head
+        return (range(head), range(count - tail, count)), self._limit
+
+    def _afford(self, wanted: int, priority: bool, trace_id: int) -> bool:
+        if priority:
+            affordable = self._tokens > -PRIORITY_OVERDRAFT * self._budget
+        else:
+            position = (trace_id & ((1 << TRACE_ID_RANDOM_BITS) - 1)) / (1 << TRACE_ID_RANDOM_BITS)
+            affordable = self._tokens > 0 and position < self._rate
+        if affordable:
+            self._tokens -= wanted
+        return affordable
+
+    def _advance(self, now: float) -> None:
+        """Refill the budget, and follow the load once a second."""
+        self._tokens = min(
+            self._budget * BURST_SECONDS, self._tokens + (now - self._refilled_at) * self._budget
+        )
+        self._refilled_at = now
+        elapsed = now - self._second_began
+        if elapsed < 1.0:
+            return
+        # A long pause counts as that many quiet seconds.
+        weight = 1.0 - (1.0 - SMOOTHING) ** elapsed
+        self._ordinary_rate += weight * (self._ordinary / elapsed - self._ordinary_rate)
+        self._priority_rate += weight * (self._priority / elapsed - self._priority_rate)
+        self._ordinary = self._priority = 0
+        self._second_began = now
+        left = max(0.0, self._budget - self._priority_rate)
+        self._rate = 1.0 if self._ordinary_rate <= left else left / self._ordinary_rate

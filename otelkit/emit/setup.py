@@ -1,0 +1,167 @@
+"""``otelkit.instrument()``: everything a service needs, from the standard environment variables."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from opentelemetry.sdk.environment_variables import OTEL_SDK_DISABLED
+from prometheus_client import REGISTRY, CollectorRegistry
+from prometheus_client import values as prometheus_values
+
+from otelkit.emit import notices, settings
+from otelkit.emit.attach import Attachment
+from otelkit.emit.metrics import GenerationMetrics
+from otelkit.emit.page import MetricsPage, open_page
+from otelkit.emit.pipeline import Pipeline
+from otelkit.emit.providers import own_providers
+from otelkit.emit.selection import StepSelection
+from otelkit.emit.self_metrics import SelfMetrics
+from otelkit.emit.settings import Settings
+from otelkit.emit.sink import QueueSink
+from otelkit.record import instrumentation
+from otelkit.record.runtime import service_name_from_environment
+
+
+@dataclass
+class Instrumentation:
+    """What ``instrument`` has set up."""
+
+    service: str
+    sink: QueueSink
+    settings: Settings
+    page: MetricsPage | None
+    _metrics: GenerationMetrics
+    _own: SelfMetrics
+
+    @property
+    def metrics_url(self) -> str | None:
+        """Address of the /metrics page; None when there is none."""
+        return None if self.page is None else f"http://{self.settings.metrics_host}:{self.page.port}/metrics"
+
+    def flush(self, timeout: float = 10.0) -> bool:
+        """Deliver everything recorded so far; False when that takes longer than ``timeout`` seconds."""
+        end = time.monotonic() + timeout
+        flushed = self.sink.flush(timeout)
+        return own_providers.flush(max(0.0, end - time.monotonic())) and flushed
+
+    def close(self) -> None:
+        """Deliver what is left, for at most ``settings.shutdown_seconds``, and take everything down but
+        providers."""
+        end = time.monotonic() + self.settings.shutdown_seconds
+        self.sink.shutdown(self.settings.shutdown_seconds)
+        own_providers.flush(max(0.0, end - time.monotonic()))
+        if self.page is not None:
+            self.page.close()
+        self._metrics.unregister()
+        self._own.unregister()
+
+
+_lock: Final = threading.Lock()
+_current: Instrumentation | None = None
+
+
+def instrument(
+    *,
+    service_name: str | None = None,
+    registry: CollectorRegistry = REGISTRY,
+    defer_providers: bool = False,
+) -> Instrumentation | None:
+    """Record every call of a model in this process. Calling it again changes nothing.
+
+    Reads the standard OTEL_* variables and otelkit's own (``settings``). Nothing is exported unless they say
+    where to; ``providers`` has the rules. A fault here is logged and leaves the service as it was.
+
+    Args:
+        service_name: sets ``OTEL_SERVICE_NAME`` for this process and its children.
+        registry: where metrics are registered.
+        defer_providers: set OpenTelemetry's providers only when the first call of a model begins, so that a
+            program which sets its own at start-up is not pre-empted. For use before the program's own code,
+            as in ``otelkit run``.
+
+    Returns:
+        What was set up; None when OTEL_SDK_DISABLED is true.
+    """
+    global _current
+    if os.environ.get(OTEL_SDK_DISABLED, "").strip().lower() == "true":
+        return None
+    with _lock:
+        if _current is None:
+            if service_name:
+                os.environ["OTEL_SERVICE_NAME"] = service_name
+            _current = _set_up(registry, defer_providers)
+            instrumentation.install(_current.sink, service=_current.service)
+            _end_before_others()
+        return _current
+
+
+def uninstrument() -> None:
+    """Undo ``instrument``: adapters are taken off, what was recorded is delivered, metrics unregistered.
+
+    Providers that were set stay: OpenTelemetry allows to set them once.
+    """
+    global _current
+    with _lock:
+        current, _current = _current, None
+        if current is not None:
+            atexit.unregister(_at_exit)
+            instrumentation.uninstall()
+            current.close()
+
+
+def _end_before_others() -> None:
+    """Make our end come first at the end of the process: before that of a provider which exists by now."""
+    atexit.unregister(_at_exit)
+    atexit.register(_at_exit)
+
+
+def _at_exit() -> None:
+    """Deliver what is left; bounded, also when the collector is down."""
+    current = _current
+    if current is not None:
+        end = time.monotonic() + current.settings.shutdown_seconds
+        instrumentation.uninstall()
+        current.sink.shutdown(current.settings.shutdown_seconds)
+        own_providers.shutdown(max(0.0, end - time.monotonic()))
+
+
+def _set_up(registry: CollectorRegistry, defer_providers: bool) -> Instrumentation:
+    chosen, problems = settings.read(os.environ)
+    for problem in problems:
+        notices.logger.warning("otelkit: %s", problem)
+    multiprocess = bool(getattr(prometheus_values.ValueClass, "_multiprocess", False))
+    if multiprocess:
+        notices.say_once(
+            "otelkit: prometheus multiprocess mode keeps no exemplars; metrics go on without them."
+        )
+    service = service_name_from_environment()
+    sink: QueueSink
+    own = SelfMetrics(service, registry, pending=None if multiprocess else lambda: sink.pending())
+    metrics = GenerationMetrics(
+        registry,
+        slo_seconds=chosen.slo_seconds,
+        label_sets=chosen.label_sets,
+        exemplars=not multiprocess,
+        multiprocess=multiprocess,
+    )
+    own_providers.configure(chosen, own)
+    attachment = Attachment(chosen, own, lambda timeout: sink.flush(timeout), _end_before_others)
+    selection = StepSelection(chosen.spans_per_second, chosen.spans_per_generation)
+    prepare: Callable[[], None] | None = None
+    if defer_providers:
+        prepare = own_providers.set_up
+    else:
+        own_providers.set_up()
+    pipeline = Pipeline(service, metrics, own, selection, attachment, prepare=prepare)
+    sink = QueueSink(pipeline, chosen.queue_size)
+    page = None
+    if chosen.metrics_port is not None:
+        page = open_page(chosen.metrics_host, chosen.metrics_port, registry, multiprocess=multiprocess)
+        if page is not None:
+            chosen = replace(chosen, metrics_port=page.port)
+    return Instrumentation(service, sink, chosen, page, metrics, own)
