@@ -67,6 +67,7 @@ def _change(rollout: list[Report]) -> ParameterChange:
         first_seen=rollout[0].first_seen,
         last_seen=rollout[-1].first_seen,
         scope=labels.get(semconv.LABEL_SCOPE, ""),
+        origin=labels.get(semconv.LABEL_ORIGIN, ""),
         source=_source(labels.get(semconv.LABEL_SOURCE, "")),
         workers=len(rollout),
     )

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from otelkit.rules.generate import HEADER, evaluation_interval, generate
+from otelkit.rules.generate import HEADER, as_one_file, evaluation_interval, generate
 
-__all__ = ["HEADER", "evaluation_interval", "generate"]
+__all__ = ["HEADER", "as_one_file", "evaluation_interval", "generate"]

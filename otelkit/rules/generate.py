@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -123,3 +123,9 @@ def _environment() -> Environment:
     )
     environment.filters["json"] = lambda value: json.dumps(value, ensure_ascii=False)
     return environment
+
+
+def as_one_file(files: Mapping[str, str]) -> str:
+    """All groups of several generated rule files in one."""
+    groups = "".join(text.removeprefix(HEADER).removeprefix("groups:\n") for text in files.values())
+    return f"{HEADER}groups:\n{groups}"

@@ -62,7 +62,12 @@ def parse_spec(text: str, *, filename: str = SPEC_FILE) -> Spec:
     try:
         spec = Spec.model_validate(data)
     except ValidationError as error:
-        problems += [_line_and_message(dict(problem), lines) for problem in error.errors(include_url=False)]
+        problems += [
+            _line_and_message(dict(problem), lines)
+            for problem in error.errors(include_url=False)
+            # Said of a list whose items were all refused: the items' own problems say it better.
+            if not (problem["type"] == "too_short" and problem["input"])
+        ]
     if spec is not None:
         problems += [
             (_line_of(where, lines), f"{_dotted(where)}: {message}") for where, message in cross_checks(spec)

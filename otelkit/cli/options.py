@@ -1,0 +1,88 @@
+"""Options that several verbs share."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from otelkit.spec import SPEC_FILE, Duration, Spec, load_spec
+
+DEFAULT_PROMETHEUS: Final = "http://127.0.0.1:9090"
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class SpecOption:
+    """Where the spec is, and whether that was asked for."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path or Path(SPEC_FILE)
+        self.asked_for = path is not None
+
+    def load(self) -> Spec:
+        """The spec; without a file, and unless one was asked for, the one that covers any gen_ai service.
+
+        Raises:
+            ConfigError: the file is missing or makes no sense.
+        """
+        if not self.asked_for and not self.path.exists():
+            click.echo(
+                f"no {SPEC_FILE} here: taking every service that has the metrics of generative AI calls",
+                err=True,
+            )
+            return Spec()
+        return load_spec(self.path)
+
+
+def spec_option(function: _F) -> _F:
+    """``--spec FILE``, passed on as a :class:`SpecOption` named ``spec``."""
+    return click.option(
+        "--spec",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        envvar="OTELKIT_SPEC",
+        show_envvar=True,
+        callback=lambda context, parameter, value: SpecOption(value),
+        help=f"The file that lists the services; {SPEC_FILE} if there is one.",
+    )(function)
+
+
+def prometheus_option(function: _F) -> _F:
+    """``--prometheus URL``; None when it was not given."""
+    return click.option(
+        "--prometheus",
+        metavar="URL",
+        envvar="OTELKIT_PROMETHEUS",
+        show_envvar=True,
+        help=f"Address of Prometheus; else prometheus: of the spec, else {DEFAULT_PROMETHEUS}.",
+    )(function)
+
+
+class Moment(click.ParamType[float]):
+    """Unix seconds, an ISO date and time, ``now``, or an age such as ``6h``; converts to Unix seconds."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        text = str(value).strip()
+        if text == "now":
+            return time.time()
+        if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text):
+            return float(text)
+        try:
+            return time.time() - Duration.parse(text).seconds
+        except ValueError:
+            pass
+        try:
+            return datetime.fromisoformat(text).timestamp()
+        except ValueError:
+            self.fail(
+                f"{text!r} is no time; write for instance 6h, 2026-03-01T14:00 or Unix seconds", param, ctx
+            )

@@ -1,0 +1,76 @@
+"""Write generated files, or tell how those on disk differ from what would be written."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+
+from otelkit.errors import UsageError
+
+
+def write(directory: Path, files: Mapping[str, str], *, header: str) -> list[Path]:
+    """Write ``files`` (name -> text) into a folder and remove what an earlier run left there.
+
+    Args:
+        header: First line of generated files; files that begin otherwise are never removed.
+
+    Returns:
+        The files that were changed, added or removed.
+
+    Raises:
+        UsageError: the folder can't be written.
+    """
+    changed = []
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            path = directory / name
+            if not path.is_file() or path.read_bytes() != text.encode():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8", newline="\n")
+                changed.append(path)
+        for path in leftovers(directory, files, header=header):
+            path.unlink()
+            changed.append(path)
+    except OSError as error:
+        raise UsageError(
+            f"{error.filename or directory}: can't be written: {error.strerror}",
+            hint="Name another folder with -o DIR, or - for standard output.",
+        ) from error
+    return changed
+
+
+def differences(directory: Path, files: Mapping[str, str], *, header: str) -> str:
+    """A unified diff from the files on disk to what would be written; empty when they are the same."""
+    parts = []
+    for name, text in files.items():
+        path = directory / name
+        if not path.is_file():
+            parts.append(f"{path}: is missing\n")
+            continue
+        found = path.read_bytes().decode(errors="replace")
+        if found != text:
+            lines = difflib.unified_diff(
+                found.splitlines(keepends=True),
+                text.splitlines(keepends=True),
+                str(path),
+                f"{path} (generated)",
+            )
+            parts.append("".join(line if line.endswith("\n") else f"{line}\n" for line in lines))
+    parts += [
+        f"{path}: is left over; nothing generates it\n" for path in leftovers(directory, files, header=header)
+    ]
+    return "".join(parts)
+
+
+def leftovers(directory: Path, files: Mapping[str, str], *, header: str) -> list[Path]:
+    """Files in a folder that were generated once and no longer are, sorted."""
+    first = header.encode()
+    return [
+        path
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+        and path.relative_to(directory).as_posix() not in files
+        and path.read_bytes()[: len(first)] == first
+    ]

@@ -1,0 +1,64 @@
+"""`otelkit generate rules` and `otelkit check`, through the real command."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def otelkit(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).with_name("otelkit")), *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def test_generate_check_and_drift(tmp_path: Path) -> None:
+    """Committed rules that were edited by hand, or are stale, must fail in CI with 3 and show it."""
+    written = otelkit("generate", "rules", cwd=tmp_path)
+    assert written.returncode == 0 and "rules/latency.rules.yaml" in written.stdout
+    assert otelkit("generate", "rules", cwd=tmp_path).stdout == ""
+    assert otelkit("generate", "rules", "--check", cwd=tmp_path).returncode == 0
+    latency = tmp_path / "rules" / "latency.rules.yaml"
+    latency.write_text(latency.read_text().replace("0.99", "0.9"))
+    (tmp_path / "rules" / "gone.rules.yaml").write_text(latency.read_text())
+    (tmp_path / "rules" / "mine.yaml").write_text("groups: []\n")
+    drift = otelkit("generate", "rules", "--check", cwd=tmp_path)
+    assert drift.returncode == 3
+    assert (
+        "+          histogram_quantile(0.99" in drift.stdout
+        and "gone.rules.yaml: is left over" in drift.stdout
+    )
+    assert "mine.yaml" not in drift.stdout
+    assert otelkit("check", cwd=tmp_path).returncode == 3
+    assert otelkit("generate", "rules", cwd=tmp_path).returncode == 0
+    assert (
+        not (tmp_path / "rules" / "gone.rules.yaml").exists() and (tmp_path / "rules" / "mine.yaml").exists()
+    )
+    assert otelkit("generate", "rules", "--check", cwd=tmp_path).returncode == 0
+
+
+def test_a_wrong_spec_is_told_on_stderr(tmp_path: Path) -> None:
+    """Exit code 2, every line at fault, and nothing written."""
+    (tmp_path / "otelkit.yaml").write_text("services:\n- nam: x\nwindow: [1m]\n")
+    done = otelkit("generate", "rules", cwd=tmp_path)
+    assert done.returncode == 2 and done.stdout == "" and not (tmp_path / "rules").exists()
+    for text in (
+        "otelkit.yaml:2: services.0.name: is missing",
+        "otelkit.yaml:2: services.0.nam",
+        "otelkit.yaml:3: window",
+    ):
+        assert text in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.prometheus
+def test_standard_output_is_one_valid_rule_file(tmp_path: Path, promtool_binary: Path) -> None:
+    """`-o -` is for pipes: it must be a file that Prometheus takes."""
+    (tmp_path / "all.yaml").write_text(otelkit("generate", "rules", "-o", "-", cwd=tmp_path).stdout)
+    done = otelkit("check", "--promtool", str(promtool_binary), "all.yaml", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (tmp_path / "all.yaml").write_text("groups: [{name: a, rules: [{record: b, expr: 'sum('}]}]\n")
+    broken = otelkit("check", "--promtool", str(promtool_binary), "all.yaml", cwd=tmp_path)
+    assert broken.returncode == 3 and "all.yaml" in broken.stdout

@@ -1,0 +1,97 @@
+"""otelkit.yaml: what little is enough, and that every mistake is found with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from otelkit.errors import ConfigError
+from otelkit.spec import Duration, Matcher, Spec, load_spec, parse_matchers, parse_spec
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        parse_spec(text)
+    return list(caught.value.problems)
+
+
+def test_three_lines_are_enough() -> None:
+    """Else nobody gets as far as a second look."""
+    spec = parse_spec("services:\n  - name: chat\n    preset: http\n")
+    (service,) = spec.resolved()
+    assert service.latency == "http_request_duration_seconds"
+    assert (str(service.base_window), [str(window) for window in service.windows]) == ("1h", ["1m", "5m"])
+
+
+def test_an_empty_file_is_the_default_spec() -> None:
+    """`otelkit generate rules` works before there is anything to say."""
+    assert parse_spec("# nothing yet\n") == Spec()
+
+
+def test_all_problems_at_once_with_their_lines() -> None:
+    """A user who must run the command once per mistake gives up; a misspelt key must not vanish silently."""
+    text = """\
+servces: 3
+services:
+  - name: chat
+    presett: gen_ai
+    latency: "bad name"
+  - preset: foo
+    windows: [5x, 3]
+  - name: x
+    name: y
+    selector: 'job='
+    latency: {histogram: abc, unit: min}
+"""
+    found = problems(text)
+    assert [int(line.split(":")[1]) for line in found] == [1, 4, 5, 6, 6, 7, 7, 9, 10, 11]
+    assert found[0] == "otelkit.yaml:1: servces: unknown key; did you mean 'services'?"
+    assert found[1] == "otelkit.yaml:4: services.0.presett: unknown key; did you mean 'preset'?"
+    assert "services.1.name: is missing" in found[3]
+    assert "given twice, first in line 8" in found[7]
+
+
+def test_contradictions_between_keys_are_found() -> None:
+    """Two services of one name would share series; a window shorter than two scrapes never holds a rate."""
+    found = problems("services:\n- name: a\n- name: a\n  windows: [10s]\nwindows: [20s]\n")
+    assert [line.split(": ")[0] for line in found] == ["otelkit.yaml:3", "otelkit.yaml:4", "otelkit.yaml:5"]
+    assert "use 1m or more" in found[1]
+
+
+@pytest.mark.parametrize("text", ["services: [", "- a\n", "a: &x *y\n"])
+def test_what_is_no_mapping_of_yaml_is_refused(text: str) -> None:
+    """A traceback would not tell which file to mend."""
+    assert all(line.startswith("otelkit.yaml:1: ") for line in problems(text))
+
+
+def test_a_missing_or_unreadable_file_is_named(tmp_path: Path) -> None:
+    """The message holds the path that was looked for, and what to do."""
+    with pytest.raises(ConfigError, match=r"nowhere\.yaml.*No such file.*\n.*Three lines"):
+        load_spec(tmp_path / "nowhere.yaml")
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="is not UTF-8"):
+        load_spec(tmp_path / "binary.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [("60m", "1h"), ("90s", "1m30s"), ("1d", "1d"), ("1500ms", "1s500ms"), ("1w", "7d")],
+)
+def test_equal_durations_have_one_text(text: str, canonical: str) -> None:
+    """The text is part of recorded series' names: 60m and 1h must not be two series."""
+    assert str(Duration.parse(text)) == canonical
+    assert Duration.parse(canonical) == Duration.parse(text)
+
+
+def test_matchers_mean_what_they_mean_in_promql() -> None:
+    """Pages scraped in process are filtered here, not by Prometheus: both must pick the same series."""
+    exact, pattern, negative, absent = parse_matchers('{job="a", code=~\'5..\', env!~"dev|test", gone!=""}')
+    assert exact == Matcher("job", "=", "a")
+    assert exact.matches({"job": "a"}) and not exact.matches({"job": "ab"})
+    assert pattern.matches({"code": "503"}) and not pattern.matches({"code": "5033"})
+    assert negative.matches({"env": "prod"}) and negative.matches({}) and not negative.matches({"env": "dev"})
+    assert not absent.matches({})
+    assert str(pattern) == 'code=~"5.."'
+    with pytest.raises(ValueError, match="regular expression"):
+        parse_matchers('a=~"("')
