@@ -58,7 +58,7 @@ class MovingQuantile:
 
 
 class StepSelection:
-    """Every step while a budget of spans per second holds; beyond it errors, slow ones, and a share of the rest.
+    """Every step while a budget of spans per second holds; beyond it errors, slow ones, some others.
 
     The decision falls when the generation has ended and its outcome and duration are known. The rate follows
     the load of the last seconds and is applied to the trace id, so that services which share a trace keep or

@@ -131,7 +131,7 @@ class Delivery:
     def after_fork(self) -> None:
         """In the child: what is buffered is the parent's to send, and thread and connection are gone."""
         self._reset()
-        self._sender.close()
+        self._sender.after_fork()
 
     def _drop_buffer(self) -> None:
         self.counts.dropped(sum(request.items for request in self._buffer), self_metrics.SHUT_DOWN)

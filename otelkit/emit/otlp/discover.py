@@ -13,26 +13,49 @@ from typing import Any, Final
 
 from otelkit.emit.otlp.sender import Sender
 
-_HTTP_MODULE: Final = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
-_GRPC_MODULE: Final = "opentelemetry.exporter.otlp.proto.grpc.trace_exporter"
+_HTTP: Final = (
+    ("opentelemetry.exporter.otlp.proto.http.trace_exporter", "OTLPSpanExporter"),
+    ("opentelemetry.exporter.otlp.proto.http._log_exporter", "OTLPLogExporter"),
+)
+_GRPC: Final = (
+    (
+        "opentelemetry.exporter.otlp.proto.grpc.trace_exporter",
+        "OTLPSpanExporter",
+        "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+    ),
+    (
+        "opentelemetry.exporter.otlp.proto.grpc._log_exporter",
+        "OTLPLogExporter",
+        "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
+    ),
+)
 
 
 def sender_like(exporter: object) -> Sender | None:
-    """A sender to the endpoint of an OTLP span exporter of the SDK's; None when it is anything else."""
-    if _is_exactly(exporter, _HTTP_MODULE):
-        return http_sender(exporter)
+    """A sender to the endpoint of an OTLP exporter of the SDK's for spans or logs; None for anything else."""
+    if any(_is_exactly(exporter, module, name) for module, name in _HTTP):
+        return _http_sender(exporter)
+    for module, name, method in _GRPC:
+        if _is_exactly(exporter, module, name):
+            return _grpc_sender(exporter, method)
     return None
 
 
-def _is_exactly(exporter: object, module: str) -> bool:
+def timeout_of(exporter: Any, default: float) -> float:
+    """Seconds that an exporter gives one request."""
+    client = getattr(exporter, "_client", None)
+    timeout = getattr(client, "_timeout", None) or getattr(exporter, "_timeout", None)
+    return float(timeout) if isinstance(timeout, int | float) and timeout > 0 else default
+
+
+def _is_exactly(exporter: object, module: str, name: str) -> bool:
     """Whether it is the SDK's class itself: a subclass may filter or change what it exports."""
     loaded = sys.modules.get(module)
-    return loaded is not None and type(exporter) is getattr(loaded, "OTLPSpanExporter", None)
+    return loaded is not None and type(exporter) is getattr(loaded, name, None)
 
 
-def http_sender(exporter: Any) -> Sender | None:
-    """A sender with the endpoint, headers, compression, certificates and session of an OTLP/HTTP exporter."""
-    # Imported here: a service that exports over gRPC, or not at all, need not load an HTTP client.
+def _http_sender(exporter: Any) -> Sender | None:
+    # Imported here: a service that exports over gRPC need not load an HTTP client.
     import requests
 
     from otelkit.emit.otlp.http import HttpSender
@@ -43,25 +66,13 @@ def http_sender(exporter: Any) -> Sender | None:
     if not isinstance(session, requests.Session) or not isinstance(url, str) or headers is None:
         return None
     compression = str(getattr(getattr(exporter, "_compression", None), "value", "none"))
-    lower = {key.lower(): value for key, value in headers.items() if key.lower() != "content-encoding"}
-    return HttpSender(url, {**_defaults(), **lower}, compression, _session_like(session, exporter))
+    sent = {name.lower(): value for name, value in headers.items() if name.lower() != "content-encoding"}
+    sent.setdefault("content-type", "application/x-protobuf")
+    return HttpSender(url, sent, compression, _sessions_like(session, exporter))
 
 
-def timeout_of(exporter: Any, default: float) -> float:
-    """Seconds that an exporter gives one request."""
-    timeout = getattr(getattr(exporter, "_client", None), "_timeout", None) or getattr(
-        exporter, "_timeout", None
-    )
-    return float(timeout) if isinstance(timeout, int | float) and timeout > 0 else default
-
-
-def _defaults() -> dict[str, str]:
-    return {"content-type": "application/x-protobuf"}
-
-
-def _session_like(session: Any, exporter: Any) -> Callable[[], Any]:
-    """Makes sessions with the user's certificates; one of a class of theirs renews credentials itself and is
-    shared."""
+def _sessions_like(session: Any, exporter: Any) -> Callable[[], Any]:
+    """Makes sessions with the user's certificates; one of another class is shared."""
     import requests
 
     if type(session) is not requests.Session:
@@ -77,3 +88,25 @@ def _session_like(session: Any, exporter: Any) -> Callable[[], Any]:
         return copy
 
     return make
+
+
+def _grpc_sender(exporter: Any, method: str) -> Sender | None:
+    import grpc  # type: ignore[import-untyped]
+
+    from otelkit.emit.otlp.grpc import GrpcSender
+
+    try:
+        address, insecure, credentials = exporter._endpoint, exporter._insecure, exporter._credentials
+        metadata, compression = exporter._headers or (), exporter._compression
+        options = getattr(exporter, "_channel_options", ())
+    except AttributeError:
+        return None
+    if not insecure and credentials is None:
+        return None
+
+    def make() -> grpc.Channel:
+        if insecure:
+            return grpc.insecure_channel(address, options=options, compression=compression)
+        return grpc.secure_channel(address, credentials, options=options, compression=compression)
+
+    return GrpcSender(address, method, metadata, make)
