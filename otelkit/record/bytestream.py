@@ -1,0 +1,204 @@
+"""Watches the body of an HTTP response: all that is left where the user takes raw or streaming responses from
+a client.
+
+The body's stream object is replaced by one that passes the bytes through. Where the client's own stream
+object reads the body, only ``close`` is looked at here; where the user reads it (lines, bytes, text),
+server-sent events and JSON are read on the way.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from functools import lru_cache
+from typing import Any, Final
+
+from otelkit.record.guard import fault
+from otelkit.record.recording import Recording
+
+_MAX_BUFFER: Final = 1 << 20
+"""Bytes of an unfinished line, or of a JSON body, that are kept for reading; beyond it the body only passes
+through."""
+_DATA: Final = b"data:"
+
+
+class Lenient(dict[str, Any]):
+    """JSON object whose members are attributes, like the clients' own types; a missing one is None."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self.get(name)
+
+
+def parse_json(body: bytes) -> Any:
+    """The document as nested ``Lenient``; None if it is no JSON."""
+    try:
+        return json.loads(body, object_hook=Lenient)
+    except ValueError:
+        return None
+
+
+class _Body:
+    """What is known of a body while it is read."""
+
+    def __init__(
+        self, recording: Recording, inner: Any, reading: Any, content_type: str, encoded: bool
+    ) -> None:
+        self.recording = recording
+        self.inner = inner
+        self.reading = reading
+        """The client's own iterator over the body, if there is one."""
+        self._buffer = b""
+        self._events = content_type.startswith("text/event-stream")
+        self._legible = not encoded
+
+    def __del__(self) -> None:
+        if self.reading is None:
+            self.recording.abandon()
+
+    @property
+    def passes_through(self) -> bool:
+        return self.reading is not None
+
+    def feed(self, data: bytes) -> None:
+        try:
+            self.recording.opened()
+            if not self._legible:
+                return
+            self._buffer += data
+            if self._events:
+                *lines, self._buffer = self._buffer.splitlines(keepends=True) if data else [b""]
+                if self._buffer.endswith((b"\n", b"\r")):
+                    lines.append(self._buffer)
+                    self._buffer = b""
+                for line in lines:
+                    self._line(line)
+            self._legible = len(self._buffer) <= _MAX_BUFFER
+        except Exception:
+            fault("read a response body")
+
+    def _line(self, line: bytes) -> None:
+        if not line.startswith(_DATA):
+            return
+        chunk = parse_json(line[len(_DATA) :])
+        if isinstance(chunk, Lenient):
+            self.recording.observe(chunk, self.recording.runtime.clock.monotonic_ns())
+
+    def end(self) -> None:
+        if not self._events and self._legible:
+            self.recording.answered(parse_json(self._buffer))
+        self.recording.completed()
+
+    def close(self) -> None:
+        """The response is being closed: by the consumer, unless the client's iterator is in the middle of
+        reading."""
+        if not (getattr(self.reading, "gi_running", False) or getattr(self.reading, "ag_running", False)):
+            self.recording.abandon()
+
+
+def is_watchable(response: Any) -> bool:
+    """Whether this is an HTTP response of httpx, or of a library with the same interface."""
+    return hasattr(response, "stream") and hasattr(response, "iter_raw") and hasattr(response, "is_closed")
+
+
+def recording_of(response: Any) -> Recording | None:
+    """The recording that ``watch_bytes`` tied to this response."""
+    body = getattr(getattr(response, "stream", None), "otelkit_body", None)
+    return body.recording if isinstance(body, _Body) else None
+
+
+def watch_bytes(response: Any, recording: Recording, *, reading: Any = None) -> None:
+    """Follow the response's body.
+
+    Args:
+        response: an open ``httpx.Response``.
+        recording: told how the body ends.
+        reading: the client's own iterator over the body, which reports steps and ends itself.
+    """
+    if not is_watchable(response):
+        return
+    body = getattr(response.stream, "otelkit_body", None)
+    if isinstance(body, _Body):
+        body.reading = reading
+        return
+    base = next(
+        (
+            base
+            for base in type(response.stream).__mro__
+            if base.__name__ in ("SyncByteStream", "AsyncByteStream")
+        ),
+        None,
+    )
+    if base is None:
+        return
+    headers = response.headers
+    body = _Body(
+        recording,
+        response.stream,
+        reading,
+        headers.get("content-type", ""),
+        headers.get("content-encoding", "identity") != "identity",
+    )
+    response.stream = _stream_type(base)(body)
+
+
+@lru_cache(maxsize=8)
+def _stream_type(base: Any) -> Any:
+    """A subclass of the library's own stream type, which it insists on."""
+
+    class WatchedBytes(base):  # type: ignore[misc]
+        def __init__(self, body: _Body) -> None:
+            self.otelkit_body = body
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.otelkit_body.inner, name)
+
+        if base.__name__ == "SyncByteStream":
+
+            def __iter__(self) -> Iterator[bytes]:
+                body = self.otelkit_body
+                return iter(body.inner) if body.passes_through else _read(body)
+
+            def close(self) -> None:
+                self.otelkit_body.close()
+                self.otelkit_body.inner.close()
+
+        else:
+
+            def __aiter__(self) -> AsyncIterator[bytes]:
+                body = self.otelkit_body
+                inner: AsyncIterator[bytes] = body.inner.__aiter__()
+                return inner if body.passes_through else _read_async(body, inner)
+
+            async def aclose(self) -> None:
+                self.otelkit_body.close()
+                await self.otelkit_body.inner.aclose()
+
+    return WatchedBytes
+
+
+def _read(body: _Body) -> Iterator[bytes]:
+    try:
+        for data in body.inner:
+            body.feed(data)
+            yield data
+    except GeneratorExit:
+        body.recording.pause()
+        raise
+    except BaseException as error:
+        body.recording.failed(error)
+        raise
+    body.end()
+
+
+async def _read_async(body: _Body, inner: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    try:
+        async for data in inner:
+            body.feed(data)
+            yield data
+    except GeneratorExit:
+        body.recording.pause()
+        raise
+    except BaseException as error:
+        body.recording.failed(error)
+        raise
+    body.end()

@@ -1,0 +1,62 @@
+"""What an adapter is, and how the process finds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any, Final, Protocol
+
+from otelkit.model import ParameterValue
+from otelkit.record.patches import Patches
+from otelkit.record.runtime import Runtime
+
+GetRuntime = Callable[[], Runtime | None]
+"""The installation in force; None once it is uninstalled: wrappers that outlive it then only pass calls
+through."""
+
+
+class Provider(Protocol):
+    """An adapter: our own, under an ``otelkit.providers`` entry point of another package, or passed to
+    ``install``."""
+
+    @property
+    def module(self) -> str:
+        """Module whose import makes the client usable."""
+
+    def instrument(self, module: ModuleType, patches: Patches, runtime: GetRuntime) -> None:
+        """Wrap the client's functions. ``module`` is imported."""
+
+
+CONTENT: Final = frozenset(
+    {
+        "messages", "input", "prompt", "suffix", "system", "instructions", "contents", "prediction",
+        "documents", "tools", "functions", "metadata", "user", "safety_identifier", "prompt_cache_key",
+        "audio", "container", "conversation", "previous_response_id", "thread_id", "background", "context",
+        "model", "stream", "stream_options",
+    }
+)  # fmt: skip
+"""Parts of a request that are not parameters: content, who asked, and what the span says elsewhere."""
+
+
+def request_parameters(
+    given: Mapping[str, Any], names: Mapping[str, str]
+) -> tuple[dict[str, ParameterValue], dict[str, ParameterValue]]:
+    """Sort a request's fields into parameters under the convention's names, and originals that were renamed.
+
+    Args:
+        given: the request; it is only read.
+        names: provider's name -> convention's name.
+    """
+    parameters: dict[str, ParameterValue] = {}
+    originals: dict[str, ParameterValue] = {}
+    for name, value in given.items():
+        if name in CONTENT:
+            continue
+        renamed = names.get(name)
+        if renamed is None:
+            parameters[name] = value
+        else:
+            parameters[renamed] = value
+            if renamed != name:
+                originals[name] = value
+    return parameters, originals

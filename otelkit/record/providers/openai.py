@@ -1,0 +1,139 @@
+"""openai: chat completions and completions, and every service that speaks its wire format through this
+client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any, Final
+
+from otelkit.record.logprobs import entropy
+from otelkit.record.patches import Patches
+from otelkit.record.providers.base import GetRuntime
+from otelkit.record.providers.stainless import Endpoint, Stainless
+from otelkit.record.response import ResponseFacts, no_text
+
+_DELTA_PARTS: Final = (
+    "content",
+    "tool_calls",
+    "refusal",
+    "reasoning_content",
+    "reasoning",
+    "function_call",
+    "audio",
+)
+"""Parts of a delta that carry tokens; the middle ones are extensions of servers that speak the same
+format."""
+
+
+def _delta_text(chunk: Any) -> Any:
+    try:
+        return chunk.choices[0].delta.content
+    except Exception:  # a malformed chunk; the slow way looks at it
+        return None
+
+
+def _completion_text(chunk: Any) -> Any:
+    try:
+        return chunk.choices[0].text
+    except Exception:
+        return None
+
+
+def _note_response(response: Any, facts: ResponseFacts) -> None:
+    facts.response_id = getattr(response, "id", None) or facts.response_id
+    facts.response_model = getattr(response, "model", None) or facts.response_model
+    usage = getattr(response, "usage", None)
+    if usage is not None:
+        facts.usage(getattr(usage, "prompt_tokens", None), getattr(usage, "completion_tokens", None))
+
+
+class ChatReader:
+    """Reads ``chat.completion.chunk`` and ``chat.completion`` objects."""
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        # Several choices finish in several chunks, and scores are in every chunk: all of them are read wholly
+        # then.
+        self.text = no_text if body.get("logprobs") or (body.get("n") or 1) > 1 else _delta_text
+
+    def chunk(self, chunk: Any, facts: ResponseFacts) -> bool:
+        _note_response(chunk, facts)
+        facts.piece = None
+        step = False
+        for choice in getattr(chunk, "choices", None) or ():
+            facts.finished(getattr(choice, "finish_reason", None))
+            delta = getattr(choice, "delta", None)
+            if any(getattr(delta, part, None) for part in _DELTA_PARTS):
+                step = True
+                facts.piece = getattr(delta, "content", None) or facts.piece
+                scores = getattr(getattr(choice, "logprobs", None), "content", None)
+                if scores:
+                    _note_scores(scores, facts)
+        return step
+
+    def response(self, response: Any, facts: ResponseFacts) -> None:
+        _note_response(response, facts)
+        for choice in getattr(response, "choices", None) or ():
+            facts.finished(getattr(choice, "finish_reason", None))
+
+
+def _note_scores(scores: Any, facts: ResponseFacts) -> None:
+    alternatives = [[top.logprob for top in score.top_logprobs] for score in scores if score.top_logprobs]
+    facts.score(
+        len(scores), [score.logprob for score in scores], [entropy(logprobs) for logprobs in alternatives]
+    )
+
+
+class CompletionReader:
+    """Reads ``text_completion`` objects, streamed or not."""
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        self.text = (
+            no_text if body.get("logprobs") is not None or (body.get("n") or 1) > 1 else _completion_text
+        )
+
+    def chunk(self, chunk: Any, facts: ResponseFacts) -> bool:
+        _note_response(chunk, facts)
+        facts.piece = None
+        step = False
+        for choice in getattr(chunk, "choices", None) or ():
+            facts.finished(getattr(choice, "finish_reason", None))
+            text = getattr(choice, "text", None)
+            if text:
+                step, facts.piece = True, text
+                scores = getattr(choice, "logprobs", None)
+                chosen = [
+                    score for score in getattr(scores, "token_logprobs", None) or () if score is not None
+                ]
+                if chosen:
+                    alternatives = getattr(scores, "top_logprobs", None) or ()
+                    facts.score(
+                        len(chosen), chosen, [entropy(list(top.values())) for top in alternatives if top]
+                    )
+        return step
+
+    def response(self, response: Any, facts: ResponseFacts) -> None:
+        _note_response(response, facts)
+        for choice in getattr(response, "choices", None) or ():
+            facts.finished(getattr(choice, "finish_reason", None))
+
+
+_NAMES: Final = {"max_completion_tokens": "max_tokens", "stop": "stop_sequences", "n": "choice.count"}
+
+_CLIENT: Final = Stainless(
+    package="openai",
+    endpoints={
+        "/chat/completions": Endpoint("chat", _NAMES, ChatReader),
+        "/completions": Endpoint("text_completion", _NAMES, CompletionReader),
+    },
+    provider_of=lambda client: "azure.ai.openai" if "Azure" in type(client).__name__ else "openai",
+)
+
+
+class OpenAI:
+    """The adapter."""
+
+    module = "openai"
+
+    def instrument(self, module: ModuleType, patches: Patches, runtime: GetRuntime) -> None:
+        _CLIENT.instrument(module.OpenAI, module.AsyncOpenAI, module._streaming, patches, runtime)

@@ -1,0 +1,274 @@
+"""One generation while it runs: a timestamp per step in the request's path, everything else once, at its end.
+
+The record is made off the path: ``Recording.finish`` hands the sink a closure that builds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+from opentelemetry import context as otel_context
+from opentelemetry import trace
+from opentelemetry.context import Context
+
+from otelkit import semconv
+from otelkit.model import Generation, Outcome, ParameterValue
+from otelkit.record import paused, span
+from otelkit.record.guard import fault, guarded
+from otelkit.record.response import Reader, ResponseFacts
+from otelkit.record.runtime import Runtime, call_site
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What an adapter read from a request, before it is sent."""
+
+    provider: str
+    operation: str
+    model: str
+    parameters: Mapping[str, ParameterValue]
+    """Under the convention's names."""
+    originals: Mapping[str, ParameterValue] = field(default_factory=dict)
+    """Parameters that the convention calls by another name, as the provider calls them."""
+    streamed: bool = False
+    location: str = ""
+    server_address: str = ""
+    server_port: int | None = None
+
+
+class Recording:
+    """The state of one generation.
+
+    ``steps`` and ``pieces`` are appended to directly by the stream machinery: a method call a step would
+    double the cost.
+    """
+
+    __slots__ = (
+        "_anchor_ns", "_call_site", "_context", "_deliverable", "_endable", "_error_type", "_facts",
+        "_identity", "_last_ns", "_outcome", "_parameters", "_process", "_span", "_start", "_streamed",
+        "last_chunk", "pieces", "reader", "runtime", "steps",
+    )  # fmt: skip
+
+    def __init__(self, runtime: Runtime, request: Request, reader: Reader) -> None:
+        self.runtime = runtime
+        self.reader = reader
+        self.steps: list[int] = []
+        """Monotonic ns at which each token step arrived."""
+        self.pieces: list[Any] = []
+        """Text of each step while the generation runs, to see repetition; dropped at the end."""
+        self.last_chunk: Any = None
+        """The chunk read last: its finish reason and usage are read at the end."""
+        self._facts = ResponseFacts()
+        self._call_site = call_site(
+            runtime.service, request.provider, request.operation, request.model, request.location
+        )
+        self._parameters = request.parameters
+        self._streamed = request.streamed
+        self._outcome = Outcome.COMPLETED
+        self._error_type = ""
+        self._process = runtime.process
+        # Popped by whoever ends first, so that two threads, or a collection in the middle, can't end twice.
+        self._endable = [True]
+        self._deliverable = [True]
+        self._start, self._anchor_ns = runtime.clock.anchor()
+        self._last_ns = self._start
+        # The sink may set up OpenTelemetry now, at the first generation; so it is told before the span is
+        # made.
+        runtime.begin(self._call_site)
+        self._start_span(request)
+        runtime.open.add(self)
+
+    def _start_span(self, request: Request) -> None:
+        current = trace.get_current_span()
+        if span.inference_span_of_another(current):
+            self._span, self._endable = current, []
+            self._context = None
+        else:
+            attributes = {
+                semconv.OPERATION_NAME: request.operation,
+                semconv.PROVIDER_NAME: request.provider,
+                semconv.REQUEST_MODEL: request.model,
+                **span.request_attributes(request.parameters),
+                **span.request_attributes(request.originals),
+            }
+            if request.streamed:
+                attributes[semconv.REQUEST_STREAM] = True
+            if request.server_address:
+                attributes[semconv.SERVER_ADDRESS] = request.server_address
+                if request.server_port is not None:
+                    attributes[semconv.SERVER_PORT] = request.server_port
+            name = f"{request.operation} {request.model}" if request.model else request.operation
+            self._span = span.start(self.runtime.tracer, name, attributes, self._start + self._anchor_ns)
+            self._context = trace.set_span_in_context(self._span)
+        self._identity = span.identity(self._span)
+
+    def active(self) -> ActiveSpan:
+        """Makes the span current while the request is sent; never held across a yield to the user."""
+        return ActiveSpan(self._context if self._identity else None)
+
+    # --- while it runs --------------------------------------------------------------------------------------
+    def observe(self, chunk: Any, now: int) -> None:
+        """Read a chunk that the reader's quick way did not recognise as a token step. ``now`` is
+        monotonic."""
+        self._last_ns = now
+        try:
+            facts = self._facts
+            if self.reader.chunk(chunk, facts):
+                self.steps.append(now)
+                self.pieces.append(facts.piece)
+        except Exception:
+            fault("read a chunk")
+
+    def opened(self) -> None:
+        """The provider has begun to answer; the first chunk is still to come."""
+        self._last_ns = self.runtime.clock.monotonic_ns()
+
+    def answered(self, response: Any) -> None:
+        """A call that is not streamed has returned ``response``."""
+        self._last_ns = self.runtime.clock.monotonic_ns()
+        with guarded("read a response"):
+            self.reader.response(response, self._facts)
+        self.finish(Outcome.COMPLETED)
+
+    # --- ends -----------------------------------------------------------------------------------------------
+    def completed(self) -> None:
+        """The stream was read to its end."""
+        self.finish(Outcome.COMPLETED)
+
+    def failed(self, error: BaseException) -> None:
+        """``error`` came out of the provider's client."""
+        if not isinstance(error, Exception):
+            # CancelledError, GeneratorExit, KeyboardInterrupt, GreenletExit: someone stopped waiting.
+            self.finish(Outcome.CANCELLED)
+            return
+        self._last_ns = self.runtime.clock.monotonic_ns()
+        self._error_type = type(error).__qualname__
+        self.finish(Outcome.ERROR)
+
+    def abandon(self) -> None:
+        """The consumer closed the stream or dropped it."""
+        self.finish(Outcome.ENDED_EARLY)
+
+    def pause(self) -> None:
+        """The consumer left a loop over the stream, which it may still hold and read on.
+
+        The span ends now; the record waits for the stream to be closed, dropped, read to its end, or left
+        alone for a while.
+        """
+        if not self._deliverable:
+            return
+        self._outcome = Outcome.ENDED_EARLY
+        self._end_span()
+        paused.add(self)
+
+    def finish(self, outcome: Outcome) -> None:
+        """End the generation once; further calls do nothing. Safe from any thread and from ``__del__``."""
+        try:
+            self._deliverable.pop()
+        except IndexError:
+            return
+        self._outcome = outcome
+        self.runtime.open.discard(self)
+        if self._process != self.runtime.process:
+            return  # a copy in a forked child; the parent reports it
+        self._end_span()
+        try:
+            self.runtime.sink.generation(self._build)
+        except Exception:
+            fault("hand over a generation")
+
+    def _end_span(self) -> None:
+        try:
+            self._read_last_chunk()
+            if self._span.is_recording():
+                span.describe_end(self._span, self._closing_attributes())
+                if self._outcome is Outcome.ERROR:
+                    span.mark_error(self._span, self._error_type)
+            if self._endable:
+                self._endable.pop()
+                self._span.end(end_time=self._end_ns())
+        except IndexError:
+            return  # another thread has ended it
+        except Exception:
+            fault("end a span")
+
+    def _read_last_chunk(self) -> None:
+        """Some servers send the finish reason or the usage along with the last text."""
+        chunk, self.last_chunk = self.last_chunk, None
+        if chunk is not None and self.steps and self.steps[-1] > self._last_ns:
+            with guarded("read the last chunk"):
+                self.reader.chunk(chunk, self._facts)
+
+    def _closing_attributes(self) -> dict[str, Any]:
+        return {
+            semconv.OUTCOME: self._outcome.value,
+            semconv.ERROR_TYPE: self._error_type,
+            **span.timing_attributes(self.steps, self._start),
+            **span.response_attributes(self._facts),
+            semconv.REPEATED_TOKEN_SHARE: repeated_share(self.pieces),
+        }
+
+    def _end_ns(self) -> int:
+        last = self._last_ns
+        if self.steps and self.steps[-1] > last:
+            last = self.steps[-1]
+        return last + self._anchor_ns
+
+    # --- the record, off the request's path -----------------------------------------------------------------
+    def _build(self) -> Generation:
+        anchor, facts = self._anchor_ns, self._facts
+        pieces, self.pieces = self.pieces, []
+        generation = Generation(
+            call_site=self._call_site,
+            start_ns=self._start + anchor,
+            end_ns=self._end_ns(),
+            step_ns=[step + anchor for step in self.steps],
+            step_tokens=facts.step_tokens,
+            step_logprobs=facts.step_logprobs,
+            step_entropies=facts.step_entropies,
+            outcome=self._outcome,
+            error_type=self._error_type,
+            streamed=self._streamed,
+            parameters=self._parameters,
+            response_model=facts.response_model,
+            response_id=facts.response_id,
+            finish_reasons=tuple(facts.finish_reasons),
+            input_tokens=facts.input_tokens,
+            output_tokens=facts.output_tokens,
+            repeated_token_share=repeated_share(pieces),
+            span=self._identity,
+        )
+        self.runtime.observe(generation)
+        return generation
+
+
+def repeated_share(pieces: Sequence[Any]) -> float | None:
+    """Share (0 to 1) of steps whose text repeats that of a step before them; None when it can't be told."""
+    try:
+        return 1 - len(set(pieces)) / len(pieces) if pieces else None
+    except TypeError:
+        return None  # a server that sends something else than text
+
+
+class ActiveSpan:
+    """Makes a span current around a call, and never logs an error when it is left in another context."""
+
+    __slots__ = ("_context", "_token")
+
+    def __init__(self, context: Context | None) -> None:
+        self._context = context
+
+    def __enter__(self) -> None:
+        if self._context is not None:
+            self._token = otel_context.attach(self._context)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # A coroutine that is thrown away gets GeneratorExit in whatever context collects it; its own context
+        # dies with it.
+        if self._context is not None and kind is not GeneratorExit:
+            otel_context.detach(self._token)

@@ -1,0 +1,69 @@
+"""What a provider's answer says about a generation, and how an adapter reads it. Content is looked at, never
+kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+@dataclass(slots=True)
+class ResponseFacts:
+    """Filled in by an adapter while a response is read. Cumulative counts: the last value wins, never a
+    sum."""
+
+    response_id: str = ""
+    response_model: str = ""
+    finish_reasons: list[str] = field(default_factory=list)
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    step_tokens: list[int | None] | None = None
+    """Per recorded step, where the provider tells."""
+    step_logprobs: list[float | None] | None = None
+    step_entropies: list[float | None] | None = None
+    piece: str | None = None
+    """Text of the step read last, for the share of repeated tokens only."""
+
+    def finished(self, reason: str | None) -> None:
+        """Note a finish reason once per kind, in the order of arrival."""
+        if reason and reason not in self.finish_reasons:
+            self.finish_reasons.append(reason)
+
+    def usage(self, input_tokens: int | None, output_tokens: int | None) -> None:
+        """Note token counts; None leaves what is known."""
+        if input_tokens is not None:
+            self.input_tokens = input_tokens
+        if output_tokens is not None:
+            self.output_tokens = output_tokens
+
+    def score(self, tokens: int, logprobs: Sequence[float], entropies: Sequence[float]) -> None:
+        """Note tokens, summed log probability (nats) and mean entropy (nats) of one step."""
+        if self.step_logprobs is None or self.step_entropies is None or self.step_tokens is None:
+            self.step_tokens, self.step_logprobs, self.step_entropies = [], [], []
+        self.step_tokens.append(tokens)
+        self.step_logprobs.append(sum(logprobs) if logprobs else None)
+        self.step_entropies.append(sum(entropies) / len(entropies) if entropies else None)
+
+
+class Reader(Protocol):
+    """Reads one provider's chunks and responses. All methods may meet malformed objects and must tolerate
+    missing parts."""
+
+    @property
+    def text(self) -> Callable[[Any], Any]:
+        """The quick way, called for every chunk: the text if the chunk is a plain token step, else a false
+        value.
+
+        Must not raise. What it lets through is not read by ``chunk`` (only the last chunk is, again).
+        """
+
+    def chunk(self, chunk: Any, facts: ResponseFacts) -> bool:
+        """Read a chunk wholly. True if it is a token step: role-only and usage-only chunks are none."""
+
+    def response(self, response: Any, facts: ResponseFacts) -> None:
+        """Read a whole response that was not streamed."""
+
+
+def no_text(chunk: Any) -> None:
+    """For readers that must read every chunk wholly."""

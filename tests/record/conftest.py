@@ -1,0 +1,33 @@
+"""What the recorder's tests share: a provider's server, an in-memory recording, and a guard against ERROR
+logs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+from wire_server import Wire, serve
+
+from otelkit import testing
+from otelkit.testing import Recorded
+
+
+@pytest.fixture
+def wire() -> Iterator[Wire]:
+    with serve() as wire:
+        yield wire
+
+
+@pytest.fixture
+def recorded() -> Iterator[Recorded]:
+    with testing.recording() as recorded:
+        yield recorded
+
+
+@pytest.fixture(autouse=True)
+def no_error_logs(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Peers log `Failed to detach context` and the like; otelkit must not, on any exit path."""
+    yield
+    errors = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    assert not errors

@@ -1,0 +1,130 @@
+"""Observed parameter changes: settled values are found, and variation on purpose is not."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from otelkit.model import UNSET, CallSite, ParameterChange
+from otelkit.record.observed import ChangeDetector
+
+SITE = CallSite("chat", "openai", "chat", "m", "app.py:reply")
+Parameters = dict[str, Any]
+
+
+def detect(requests: int, parameters: Callable[[int], Parameters]) -> list[tuple[int, ParameterChange]]:
+    """Feed requests 0, 1, 2 ... at one a second; returns (request that proved it, change)."""
+    detector = ChangeDetector()
+    return [
+        (number, change)
+        for number in range(requests)
+        for change in detector.observe(SITE, parameters(number), float(number))
+    ]
+
+
+@pytest.mark.parametrize("before", [6, 10, 50, 2000])
+def test_clean_step(before: int) -> None:
+    """Broken: a parameter that moves for all requests goes unseen, is dated late, or is reported twice."""
+    found = detect(before + 200, lambda n: {"seed": 1, "presence_penalty": 0.0 if n < before else 0.5})
+    ((proved, change),) = found
+    assert (change.parameter, change.old, change.new) == ("presence_penalty", 0.0, 0.5)
+    assert change.first_seen == before
+    assert proved - before <= 20
+    assert (change.service, change.scope) == ("chat", "app.py:reply")
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("mean_wish", [25, 40, 80])
+@pytest.mark.parametrize("cap", [16, 20])
+def test_cap_above_what_requests_wish(seed: int, mean_wish: float, cap: int) -> None:
+    """Broken: `max_tokens = min(wish, cap)`: the cap moves for most requests, the rest stay below it."""
+    rng = random.Random(f"{seed} {mean_wish} {cap}")
+    first_at_cap: list[int] = []
+
+    def parameters(number: int) -> Parameters:
+        now = 8 if number < 300 else cap
+        value = min(now, 1 + int(rng.expovariate(1 / mean_wish)))
+        if value == cap and not first_at_cap:
+            first_at_cap.append(number)
+        return {"max_tokens": value, "temperature": 0.7}
+
+    ((proved, change),) = detect(600, parameters)
+    assert (change.parameter, change.old, change.new) == ("max_tokens", 8, cap)
+    assert change.first_seen == first_at_cap[0]
+    assert proved - change.first_seen <= 60
+
+
+def test_revert_after_half_a_minute() -> None:
+    """Broken: a change that is taken back soon is seen once, or not at all."""
+    found = detect(400, lambda n: {"temperature": 0.9 if 200 <= n < 230 else 0.7})
+    assert [(change.old, change.new, change.first_seen) for _, change in found] == [
+        (0.7, 0.9, 200.0),
+        (0.9, 0.7, 230.0),
+    ]
+
+
+VARIATIONS: dict[str, Callable[[random.Random, int], Parameters]] = {
+    "two values evenly": lambda rng, n: {"temperature": rng.choice([0.2, 0.9])},
+    "three values evenly": lambda rng, n: {"temperature": rng.choice([0.2, 0.7, 0.9])},
+    "one rare value": lambda rng, n: {"temperature": 0.9 if rng.random() < 0.05 else 0.7},
+    "skewed": lambda rng, n: {"temperature": rng.choices([0.7, 0.9, 0.2], [0.6, 0.3, 0.1])[0]},
+    "every value different": lambda rng, n: {"temperature": rng.random()},
+    "by user": lambda rng, n: {"max_tokens": 64 * rng.randint(1, 8)},
+    "capped wish": lambda rng, n: {"max_tokens": min(8, 1 + int(rng.expovariate(1 / 20)))},
+    "sometimes given": lambda rng, n: {"top_p": 0.5} if rng.random() < 0.3 else {},
+    "in turn": lambda rng, n: {"seed": n % 3},
+    "short bursts": lambda rng, n: {"temperature": 0.2 if n % 40 > 33 else 0.7},
+}
+
+
+@pytest.mark.parametrize("kind", VARIATIONS)
+def test_variation_on_purpose(kind: str) -> None:
+    """Broken: requests that vary a parameter on purpose are reported as changes."""
+    rng = random.Random(kind)
+    assert detect(20_000, lambda number: VARIATIONS[kind](rng, number)) == []
+
+
+def test_unset_none_and_zero_differ() -> None:
+    """Broken: a parameter that appears, or goes from None to 0, is taken for the same."""
+    values: list[Parameters] = [{}, {"top_p": None}, {"top_p": 0}]
+    found = detect(150, lambda number: values[number // 50])
+    assert [(change.old, change.new) for _, change in found] == [(UNSET, None), (None, 0)]
+
+
+def test_lists_compare_by_content() -> None:
+    """Broken: equal stop sequences or safety settings, built anew for each request, count as changes."""
+    found = detect(
+        100, lambda n: {"stop_sequences": ["a", "b" if n < 50 else "c"], "safety": {"x": 1, "y": [2]}}
+    )
+    assert [(change.parameter, change.old, change.new) for _, change in found] == [
+        ("stop_sequences", ["a", "b"], ["a", "c"])
+    ]
+
+
+def test_call_sites_settle_apart() -> None:
+    """Broken: two places that call with different values look like one that keeps changing."""
+    detector = ChangeDetector()
+    other = CallSite("chat", "openai", "chat", "m", "app.py:summarise")
+    for number in range(500):
+        site, value = (SITE, 0.2) if number % 2 else (other, 0.9)
+        assert not detector.observe(site, {"temperature": value}, float(number))
+
+
+def test_bounded() -> None:
+    """Broken: state grows with call sites, parameters or values."""
+    detector = ChangeDetector(max_sites=10, max_parameters=5)
+    for number in range(50):
+        site = CallSite("chat", "openai", "chat", "m", f"app.py:{number}")
+        for name in range(10):
+            detector.observe(site, {f"p{name}": number}, float(number))
+    assert detector.evicted_sites == 40
+    assert detector.ignored_parameters > 0
+
+
+def test_first_requests_are_not_the_rule() -> None:
+    """Broken: a site whose first request was an exception to the rule reports a change when the rule
+    shows."""
+    assert detect(300, lambda n: {"max_tokens": 3 if n in (0, 1) else 8}) == []

@@ -1,0 +1,452 @@
+"""openai over real HTTP: whatever way a stream ends, there is one span and one record, with the right
+outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import openai
+import openai_wire
+import pytest
+from openai import AsyncOpenAI, OpenAI
+from opentelemetry.trace import StatusCode
+from wire_server import Exchange, Wire
+
+from otelkit import semconv, testing
+from otelkit.model import Generation, Outcome
+from otelkit.record.clock import SYSTEM_CLOCK
+from otelkit.testing import Recorded
+
+PIECES = ("one", " two", " three", " four")
+
+
+@pytest.fixture
+def client(wire: Wire) -> Iterator[OpenAI]:
+    wire.answer = openai_wire.stream(*PIECES)
+    with OpenAI(base_url=wire.url, api_key="k", max_retries=0, timeout=2) as client:
+        yield client
+
+
+@pytest.fixture
+def async_client(wire: Wire) -> AsyncOpenAI:
+    wire.answer = openai_wire.stream(*PIECES)
+    return AsyncOpenAI(base_url=wire.url, api_key="k", max_retries=0, timeout=2)
+
+
+def ask(client: OpenAI, **parameters: Any) -> Any:
+    return client.chat.completions.create(
+        model="m", messages=[{"role": "user", "content": "secret"}], stream=True, **parameters
+    )
+
+
+def ask_async(client: AsyncOpenAI, **parameters: Any) -> Any:
+    return client.chat.completions.create(
+        model="m", messages=[{"role": "user", "content": "secret"}], stream=True, **parameters
+    )
+
+
+def the_one(recorded: Recorded, outcome: Outcome, steps: int) -> Generation:
+    """The only record, checked against its span; both must exist exactly once."""
+    (generation,) = recorded.wait(1)
+    (span,) = recorded.spans
+    assert generation.outcome is outcome
+    assert len(generation.step_ns) == steps
+    assert span.name == "chat m"
+    assert span.attributes is not None
+    assert span.attributes[semconv.OUTCOME] == outcome.value
+    assert (span.status.status_code is StatusCode.ERROR) == (outcome is Outcome.ERROR)
+    assert span.attributes.get(semconv.ERROR_TYPE, "") == generation.error_type
+    assert span.start_time == generation.start_ns
+    assert span.end_time == generation.end_ns
+    assert generation.span is not None
+    assert generation.span.span_id == span.context.span_id
+    assert len(recorded.started) == 1
+    return generation
+
+
+def test_read_to_the_end(client: OpenAI, recorded: Recorded) -> None:
+    """Broken: the plain case; role and finish chunks counted as tokens; facts of the response lost."""
+    chunks = list(ask(client, max_tokens=9, temperature=0))
+    assert [chunk.choices[0].delta.content for chunk in chunks] == ["", *PIECES, None]
+    generation = the_one(recorded, Outcome.COMPLETED, 4)
+    assert generation.parameters == {"max_tokens": 9, "temperature": 0}
+    assert generation.finish_reasons == ("stop",)
+    assert generation.response_id == openai_wire.ID
+    assert generation.response_model == openai_wire.MODEL
+    assert generation.streamed
+    assert sorted(generation.step_ns) == list(generation.step_ns)
+    attributes = recorded.spans[0].attributes or {}
+    assert attributes[semconv.REQUEST_TEMPERATURE] == 0
+    assert attributes[semconv.REQUEST_STREAM] is True
+    assert "secret" not in str(attributes)
+
+
+def test_stream_keeps_its_type(client: OpenAI, recorded: Recorded) -> None:
+    """Broken: code that checks for, or relies on, the client's own stream object."""
+    with ask(client) as stream:
+        assert type(stream) is openai.Stream
+        assert stream.response.status_code == 200
+        list(stream)
+
+
+def test_break(client: OpenAI, recorded: Recorded) -> None:
+    """Broken: a consumer that has read enough makes an error, or no span."""
+    for chunk in ask(client):
+        if chunk.choices[0].delta.content == " two":
+            break
+    the_one(recorded, Outcome.ENDED_EARLY, 2)
+
+
+def test_break_with_the_stream_still_held(client: OpenAI, recorded: Recorded) -> None:
+    """Broken: no span as long as a variable holds the stream."""
+    stream = ask(client)
+    for chunk in stream:
+        if chunk.choices[0].delta.content == " two":
+            break
+    assert len(recorded.spans) == 1
+    the_one(recorded, Outcome.ENDED_EARLY, 2)
+    stream.close()
+    assert len(recorded.generations) == 1
+
+
+def test_read_on_after_a_break(client: OpenAI, recorded: Recorded) -> None:
+    """Broken: a second loop over the same stream is lost, or makes a second record."""
+    stream = ask(client)
+    for chunk in stream:
+        if chunk.choices[0].delta.content == "one":
+            break
+    rest = [chunk.choices[0].delta.content for chunk in stream]
+    assert rest == [*PIECES[1:], None]
+    (generation,) = recorded.wait(1)
+    assert generation.outcome is Outcome.COMPLETED
+    assert len(generation.step_ns) == 4
+    assert len(recorded.spans) == 1
+
+
+def test_close(client: OpenAI, recorded: Recorded) -> None:
+    """Broken: no span when the consumer closes the stream and keeps the variable."""
+    stream = ask(client)
+    next(stream)
+    next(stream)
+    stream.close()
+    the_one(recorded, Outcome.ENDED_EARLY, 1)
+
+
+def test_with_and_break(client: OpenAI, recorded: Recorded) -> None:
+    """Broken: `with` closes after `break` has ended: two spans, or a write after the end."""
+    with ask(client) as stream:
+        for chunk in stream:
+            if chunk.choices[0].delta.content == "one":
+                break
+    the_one(recorded, Outcome.ENDED_EARLY, 1)
+
+
+def test_exception_in_the_consumer(client: OpenAI, recorded: Recorded) -> None:
+    """Broken: the consumer's own error is charged to the provider, or swallowed."""
+    with pytest.raises(KeyError, match="mine"), ask(client) as stream:
+        for _ in stream:
+            raise KeyError("mine")
+    the_one(recorded, Outcome.ENDED_EARLY, 0)
+
+
+def test_abandoned(client: OpenAI, recorded: Recorded) -> None:
+    """Broken: a stream that is dropped half read has no span; or otelkit keeps it from being collected."""
+    stream = ask(client)
+    next(stream)
+    next(stream)
+    del stream
+    gc.collect()  # the client's stream object refers to itself
+    the_one(recorded, Outcome.ENDED_EARLY, 1)
+
+
+def test_never_iterated(client: OpenAI, recorded: Recorded) -> None:
+    """Broken: a stream nobody reads has no span."""
+    ask(client)
+    gc.collect()
+    the_one(recorded, Outcome.ENDED_EARLY, 0)
+
+
+def test_still_open_when_recording_ends(client: OpenAI, recorded: Recorded) -> None:
+    """Broken: streams that a module holds until the process ends are lost."""
+    from otelkit.record import instrumentation
+
+    stream = ask(client)
+    next(stream)
+    next(stream)
+    instrumentation.flush()
+    the_one(recorded, Outcome.ENDED_EARLY, 1)
+    stream.close()
+
+
+def test_ended_at_the_last_chunk(client: OpenAI) -> None:
+    """Broken: the time until a stream is closed or collected counts as latency."""
+    with testing.recording(clock=SYSTEM_CLOCK) as recorded:
+        stream = ask(client)
+        for _ in range(3):
+            next(stream)
+        time.sleep(0.05)
+        stream.close()
+    generation = the_one(recorded, Outcome.ENDED_EARLY, 2)
+    assert generation.end_ns == generation.step_ns[-1]
+    assert generation.start_ns == pytest.approx(time.time_ns(), abs=5e9)
+
+
+def error_in_the_middle(exchange: Exchange) -> None:
+    exchange.begin_events()
+    exchange.event(openai_wire.chunk("one"))
+    exchange.event({"error": {"message": "overloaded", "type": "server_error"}})
+    exchange.done()
+
+
+def reset_in_the_middle(exchange: Exchange) -> None:
+    exchange.begin_events()
+    exchange.event(openai_wire.chunk("one"))
+    exchange.stall(0.05)
+    exchange.reset()
+
+
+def cut_off(exchange: Exchange) -> None:
+    exchange.begin_events()
+    exchange.event(openai_wire.chunk("one"))
+    exchange.close_connection = True
+
+
+def malformed(exchange: Exchange) -> None:
+    exchange.begin_events()
+    exchange.event(openai_wire.chunk("one"))
+    exchange.raw(b"data: {not json\n\n")
+    exchange.done()
+
+
+def stall(exchange: Exchange) -> None:
+    exchange.begin_events()
+    exchange.event(openai_wire.chunk("one"))
+    exchange.stall(5)
+
+
+FAULTS = {
+    "error event": (error_in_the_middle, "APIError"),
+    "reset": (reset_in_the_middle, "APIConnectionError"),
+    "cut off": (cut_off, "APIConnectionError"),
+    "malformed chunk": (malformed, "JSONDecodeError"),
+    "stall": (stall, "APITimeoutError"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_fault_in_the_middle(fault: str, wire: Wire, client: OpenAI, recorded: Recorded) -> None:
+    """Broken: a stream that fails half way is exported as OK, without error.type."""
+    wire.answer, error_type = FAULTS[fault]
+    with pytest.raises(Exception) as raised:
+        list(ask(client.with_options(timeout=0.3)))
+    assert type(raised.value).__name__ == error_type
+    assert the_one(recorded, Outcome.ERROR, 1).error_type == error_type
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_fault_in_the_middle_async(
+    fault: str, wire: Wire, async_client: AsyncOpenAI, recorded: Recorded
+) -> None:
+    """As above, for the async client."""
+    wire.answer, error_type = FAULTS[fault]
+
+    async def main() -> None:
+        async with async_client.with_options(timeout=0.3) as client:
+            with pytest.raises(Exception) as raised:
+                async for _ in await ask_async(client):
+                    pass
+            assert type(raised.value).__name__ == error_type
+
+    asyncio.run(main())
+    assert the_one(recorded, Outcome.ERROR, 1).error_type == error_type
+
+
+def test_refused_request(wire: Wire, client: OpenAI, recorded: Recorded) -> None:
+    """Broken: an error status before the stream begins has no span, or one that is OK."""
+    wire.answer = lambda exchange: exchange.json({"error": {"message": "slow down"}}, status=429)
+    with pytest.raises(openai.RateLimitError):
+        ask(client)
+    the_one(recorded, Outcome.ERROR, 0)
+
+
+def test_retry_is_one_generation(wire: Wire, recorded: Recorded) -> None:
+    """Broken: the client's own retries count as several generations."""
+
+    def fail_once(exchange: Exchange) -> None:
+        if len(wire.requests) == 1:
+            exchange.json({"error": {"message": "again"}}, status=500)
+        else:
+            openai_wire.stream(*PIECES)(exchange)
+
+    wire.answer = fail_once
+    with OpenAI(base_url=wire.url, api_key="k", max_retries=1) as client:
+        list(ask(client))
+    the_one(recorded, Outcome.COMPLETED, 4)
+
+
+def test_not_streamed(wire: Wire, client: OpenAI, recorded: Recorded) -> None:
+    """Broken: a plain call has no span, or claims a time to first token."""
+    wire.answer = lambda exchange: exchange.json(openai_wire.completion())
+    answer = client.chat.completions.create(model="m", messages=[{"role": "user", "content": "hi"}])
+    assert answer.choices[0].message.content == "hello"
+    generation = the_one(recorded, Outcome.COMPLETED, 0)
+    assert not generation.streamed
+    assert (generation.input_tokens, generation.output_tokens) == (5, 2)
+    assert generation.time_to_first_chunk_seconds is None
+    attributes = recorded.spans[0].attributes or {}
+    assert semconv.RESPONSE_TIME_TO_FIRST_CHUNK not in attributes
+
+
+# --- async --------------------------------------------------------------------------------------------------
+
+
+def run(coroutine: Any) -> None:
+    """Run in a loop of its own; leftovers such as pending tasks and unclosed generators come out as
+    errors."""
+    asyncio.run(coroutine, debug=False)
+
+
+def test_async_read_to_the_end(async_client: AsyncOpenAI, recorded: Recorded) -> None:
+    """Broken: the async client."""
+
+    async def main() -> None:
+        async with async_client as client:
+            stream = await ask_async(client)
+            assert type(stream) is openai.AsyncStream
+            contents = [chunk.choices[0].delta.content async for chunk in stream]
+            assert contents == ["", *PIECES, None]
+
+    run(main())
+    the_one(recorded, Outcome.COMPLETED, 4)
+
+
+def test_async_break(async_client: AsyncOpenAI, recorded: Recorded) -> None:
+    """Broken: `break` in `async for` logs an error, or leaves the span to the collector."""
+
+    async def main() -> None:
+        async with async_client as client:
+            stream = await ask_async(client)
+            async for chunk in stream:
+                if chunk.choices[0].delta.content == " two":
+                    break
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert len(recorded.spans) == 1
+            await stream.close()
+
+    run(main())
+    the_one(recorded, Outcome.ENDED_EARLY, 2)
+
+
+def test_async_close(async_client: AsyncOpenAI, recorded: Recorded) -> None:
+    """Broken: no span when an async stream is closed half read."""
+
+    async def main() -> None:
+        async with async_client as client:
+            stream = await ask_async(client)
+            await anext(stream)
+            await anext(stream)
+            await stream.close()
+            the_one(recorded, Outcome.ENDED_EARLY, 1)
+
+    run(main())
+
+
+def test_async_with_and_break(async_client: AsyncOpenAI, recorded: Recorded) -> None:
+    """Broken: `async with` and `break` together."""
+
+    async def main() -> None:
+        async with async_client as client, await ask_async(client) as stream:
+            async for chunk in stream:
+                if chunk.choices[0].delta.content == "one":
+                    break
+
+    run(main())
+    the_one(recorded, Outcome.ENDED_EARLY, 1)
+
+
+def test_cancelled_task(wire: Wire, async_client: AsyncOpenAI, recorded: Recorded) -> None:
+    """Broken: a cancelled consumer has no span, or one that says ERROR; the context is detached elsewhere."""
+    wire.answer = openai_wire.stream(*PIECES, pause=0.1)
+
+    async def consume(client: AsyncOpenAI) -> None:
+        async for _ in await ask_async(client):
+            pass
+
+    async def main() -> None:
+        async with async_client as client:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(consume(client), 0.25)
+
+    run(main())
+    (generation,) = recorded.wait(1)
+    the_one(recorded, Outcome.CANCELLED, len(generation.step_ns))
+
+
+def test_cancelled_before_the_first_byte(wire: Wire, async_client: AsyncOpenAI, recorded: Recorded) -> None:
+    """Broken: cancelling while the request is sent."""
+    wire.answer = lambda exchange: exchange.stall(5)
+
+    async def main() -> None:
+        async with async_client as client:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(ask_async(client), 0.1)
+
+    run(main())
+    the_one(recorded, Outcome.CANCELLED, 0)
+
+
+def test_generator_closed_from_another_task(
+    wire: Wire, async_client: AsyncOpenAI, recorded: Recorded
+) -> None:
+    """Broken: a web framework closes the response generator from another task: `Failed to detach context`."""
+
+    async def relay(client: AsyncOpenAI) -> AsyncIterator[str]:
+        async for chunk in await ask_async(client):
+            yield chunk.choices[0].delta.content or ""
+
+    async def main() -> None:
+        async with async_client as client:
+            generator = relay(client)
+            await asyncio.create_task(anext(generator))  # type: ignore[arg-type]
+            await asyncio.create_task(anext(generator))  # type: ignore[arg-type]
+            await asyncio.create_task(generator.aclose())  # type: ignore[attr-defined]
+
+    run(main())
+    the_one(recorded, Outcome.ENDED_EARLY, 1)
+
+
+def test_async_abandoned_and_never_iterated(async_client: AsyncOpenAI, recorded: Recorded) -> None:
+    """Broken: dropped async streams have no span, or print a traceback when the loop ends."""
+
+    async def main() -> None:
+        async with async_client as client:
+            half_read = await ask_async(client)
+            await anext(half_read)
+            await anext(half_read)
+            never_read = await ask_async(client)
+            responses = [half_read.response, never_read.response]
+            del half_read, never_read
+            gc.collect()
+            for response in responses:
+                await response.aclose()
+
+    run(main())
+    first, second = recorded.wait(2)
+    assert {first.outcome, second.outcome} == {Outcome.ENDED_EARLY}
+    assert sorted(len(generation.step_ns) for generation in (first, second)) == [0, 1]
+    assert len(recorded.spans) == 2
+
+
+def test_interleaved_streams(client: OpenAI, recorded: Recorded) -> None:
+    """Broken: two streams read in turn mix their steps, or one is lost."""
+    streams = [ask(client, seed=seed) for seed in range(2)]
+    for chunks in zip(*streams, strict=True):
+        assert len(chunks) == 2
+    generations = recorded.wait(2)
+    assert [len(generation.step_ns) for generation in generations] == [4, 4]
+    assert sorted(generation.parameters["seed"] for generation in generations) == [0, 1]
