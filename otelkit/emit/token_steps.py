@@ -87,7 +87,7 @@ def encode(
     """Token-step spans of one generation, as the repeated field ``spans`` of an OTLP ``ScopeSpans``.
 
     Args:
-        generation: must have a span.
+        generation: must have a span, and times after the epoch.
         steps: which of its steps, as ranges of indices.
         attribute_limit: at most this many attributes on a span; the others are counted as dropped.
     """

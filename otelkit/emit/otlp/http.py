@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import zlib
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -95,9 +96,11 @@ def retry_after_seconds(value: str | None) -> float | None:
     if not value:
         return None
     try:
-        return max(0.0, float(value))
+        seconds = float(value)
     except ValueError:
-        pass
+        seconds = math.nan
+    if math.isfinite(seconds):
+        return max(0.0, seconds)
     try:
         moment = parsedate_to_datetime(value)
     except ValueError:

@@ -1,0 +1,418 @@
+"""Requests reach a real collector, over HTTP and gRPC, by the rules of the OTLP specification."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from emit_collector import Answer, GrpcCollector, HttpCollector, Kept, until
+from emit_generations import generation
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
+from opentelemetry.exporter.otlp.proto.http import Compression
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpExporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTracePartialSuccess,
+    ExportTraceServiceResponse,
+)
+
+from otelkit.emit import token_steps
+from otelkit.emit.otlp import delivery as delivery_module
+from otelkit.emit.otlp.delivery import Delivery, shut_down
+from otelkit.emit.otlp.discover import sender_like, timeout_of
+from otelkit.emit.otlp.envelope import Envelope
+from otelkit.emit.otlp.http import retry_after_seconds
+
+ENVELOPE = Envelope({"service.name": "chat"}, "", "otelkit", "1")
+
+
+class Tally:
+    """Counts what a delivery tells."""
+
+    def __init__(self) -> None:
+        self.numbers: Counter[str] = Counter()
+
+    def written(self, spans: int) -> None:
+        self.numbers["written"] += spans
+
+    def delivered(self, spans: int) -> None:
+        self.numbers["delivered"] += spans
+
+    def dropped(self, spans: int, reason: str) -> None:
+        self.numbers[reason] += spans
+
+    def export_failed(self) -> None:
+        self.numbers["failures"] += 1
+
+    def overhead(self, stage: str, seconds: float) -> None:
+        self.numbers["cpu seconds"] += 1
+
+    def balanced(self) -> bool:
+        lost = sum(
+            self.numbers[r] for r in ("buffer_full", "export_failed", "rejected_by_collector", "shut_down")
+        )
+        return self.numbers["written"] == self.numbers["delivered"] + lost
+
+
+@pytest.fixture(autouse=True)
+def quick_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery_module, "FIRST_BACKOFF", 0.02)
+
+
+@pytest.fixture
+def tally() -> Tally:
+    return Tally()
+
+
+@pytest.fixture
+def http() -> Iterator[HttpCollector]:
+    with HttpCollector() as collector:
+        yield collector
+
+
+@pytest.fixture
+def grpc_collector() -> Iterator[GrpcCollector]:
+    with GrpcCollector() as collector:
+        yield collector
+
+
+def body(spans: int = 5) -> bytes:
+    return ENVELOPE.wrap([token_steps.encode(generation(spans), (range(spans),))])
+
+
+def deliver_to(exporter: Any, tally: Tally, **limits: Any) -> Delivery:
+    """A delivery to where an exporter of the SDK's sends."""
+    sender = sender_like(exporter)
+    assert sender is not None
+    timeout = timeout_of(exporter, 10.0)
+    exporter.shutdown()
+    return Delivery(
+        sender, tally, timeout=timeout, **{"buffer_bytes": 1 << 20, "retry_seconds": 30.0, **limits}
+    )
+
+
+def http_delivery(collector: HttpCollector, tally: Tally, **limits: Any) -> Delivery:
+    return deliver_to(HttpExporter(endpoint=f"{collector.url}/v1/traces"), tally, **limits)
+
+
+@pytest.mark.parametrize("compression", list(Compression))
+def test_http_takes_endpoint_headers_and_compression_of_the_exporter(
+    http: HttpCollector, tally: Tally, compression: Compression
+) -> None:
+    """Otherwise token-step spans would miss the authentication header, or the tenant's path."""
+    exporter = HttpExporter(
+        endpoint=f"{http.url}/tenant/v1/traces",
+        headers={"Authorization": "Bearer x"},
+        compression=compression,
+    )
+    delivery = deliver_to(exporter, tally)
+    sent = body()
+    delivery.put(sent, 5)
+    assert delivery.flush(5)
+    shut_down([delivery], 1)
+    (request,) = http.received
+    assert request.path == "/tenant/v1/traces"
+    assert request.headers["authorization"] == "Bearer x"
+    assert request.headers["content-type"] == "application/x-protobuf"
+    assert request.headers.get("content-encoding", "none") == compression.value
+    assert request.body == sent
+    assert tally.numbers["delivered"] == 5
+    assert tally.balanced()
+
+
+def test_http_takes_the_standard_variables(
+    http: HttpCollector, tally: Tally, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise OTEL_EXPORTER_OTLP_TRACES_* would configure generation spans but not token steps."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", f"{http.url}/only/traces")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "api-key=s%20t")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "3")
+    exporter = HttpExporter()
+    assert timeout_of(exporter, 10.0) == 3.0
+    delivery = deliver_to(exporter, tally)
+    delivery.put(body(), 5)
+    assert delivery.flush(5)
+    shut_down([delivery], 1)
+    (request,) = http.received
+    assert request.path == "/only/traces"
+    assert request.headers["api-key"] == "s t"
+    assert request.headers["content-encoding"] == "gzip"
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+def test_http_retries_where_the_specification_allows(http: HttpCollector, tally: Tally, status: int) -> None:
+    """Otherwise a collector that restarts or throttles would cost spans."""
+    http.answers.extend([Answer(status), Answer(status)])
+    delivery = http_delivery(http, tally)
+    delivery.put(body(), 5)
+    assert delivery.flush(5)
+    shut_down([delivery], 1)
+    assert len(http.received) == 3
+    assert len({request.body for request in http.received}) == 1
+    assert tally.numbers["failures"] == 2
+    assert tally.numbers["delivered"] == 5
+
+
+@pytest.mark.parametrize("status", [301, 400, 401, 404, 413, 500])
+def test_http_gives_up_where_it_does_not(http: HttpCollector, tally: Tally, status: int) -> None:
+    """Otherwise a request that can never succeed would be sent for ever, and hold up all after it."""
+    http.answers.append(Answer(status, (("location", "/elsewhere"),)))
+    delivery = http_delivery(http, tally)
+    delivery.put(body(), 5)
+    delivery.put(body(3), 3)
+    assert delivery.flush(5)
+    shut_down([delivery], 1)
+    assert len(http.received) == 2
+    assert tally.numbers["export_failed"] == 5
+    assert tally.numbers["delivered"] == 3
+    assert tally.balanced()
+
+
+def test_http_waits_as_long_as_the_collector_asks(http: HttpCollector, tally: Tally) -> None:
+    """Otherwise an overloaded collector would be hammered."""
+    http.answers.append(Answer(429, (("retry-after", "1"),)))
+    delivery = http_delivery(http, tally)
+    delivery.put(body(), 5)
+    assert delivery.flush(5)
+    shut_down([delivery], 1)
+    first, second = http.received
+    assert second.at - first.at >= 0.99
+
+
+def test_retry_after_reads_seconds_and_dates() -> None:
+    """Otherwise one of the two forms that HTTP allows would be ignored."""
+    assert retry_after_seconds("7") == 7.0
+    assert retry_after_seconds("-3") == 0.0
+    assert retry_after_seconds("Wed, 21 Oct 2015 07:28:00 GMT") == 0.0
+    assert (retry_after_seconds("Wed, 21 Oct 2099 07:28:00 GMT") or 0) > 1e9
+    assert retry_after_seconds("soon") is None
+    assert retry_after_seconds("nan") is None
+    assert retry_after_seconds(None) is None
+
+
+def partial(rejected: int) -> bytes:
+    success = ExportTracePartialSuccess(rejected_spans=rejected, error_message="too old")
+    encoded: bytes = ExportTraceServiceResponse(partial_success=success).SerializeToString()
+    return encoded
+
+
+def test_partial_success_is_counted_and_not_sent_again(
+    http: HttpCollector, tally: Tally, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Otherwise refused spans would count as delivered, or be sent for ever."""
+    http.answers.append(Answer(200, body=partial(2)))
+    delivery = http_delivery(http, tally)
+    delivery.put(body(), 5)
+    assert delivery.flush(5)
+    shut_down([delivery], 1)
+    assert len(http.received) == 1
+    assert (tally.numbers["delivered"], tally.numbers["rejected_by_collector"]) == (3, 2)
+    assert "too old" in caplog.text
+
+
+def test_an_unreadable_reply_is_taken_as_success(http: HttpCollector, tally: Tally) -> None:
+    """Otherwise a proxy that answers 200 with a page of its own would make every request fail."""
+    http.answers.append(Answer(200, body=b"<html>fine</html>"))
+    delivery = http_delivery(http, tally)
+    delivery.put(body(), 5)
+    assert delivery.flush(5)
+    shut_down([delivery], 1)
+    assert tally.numbers["delivered"] == 5
+
+
+def test_an_outage_loses_nothing_that_the_buffer_holds(
+    http: HttpCollector, tally: Tally, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Otherwise a restart of the collector would leave a hole; and the log would fill up meanwhile."""
+    delivery = http_delivery(http, tally)
+    http.stop()
+    for _ in range(10):
+        delivery.put(body(), 5)
+    until(lambda: tally.numbers["failures"] >= 2)
+    http.start()
+    assert delivery.flush(10)
+    shut_down([delivery], 1)
+    assert tally.numbers["delivered"] == 50
+    assert len(http.spans()) == 50
+    assert caplog.text.count("can't deliver") == 1
+    assert caplog.text.count("again") == 1
+    assert all(record.levelname == "WARNING" for record in caplog.records)
+
+
+def test_the_buffer_is_bounded_in_bytes(http: HttpCollector, tally: Tally) -> None:
+    """Otherwise a collector that is down would cost the service its memory."""
+    http.stop()
+    one = body(100)
+    delivery = http_delivery(http, tally, buffer_bytes=10 * len(one))
+    for _ in range(50):
+        delivery.put(one, 100)
+    assert tally.numbers["buffer_full"] >= 3900
+    shut_down([delivery], 0.1)
+    assert tally.balanced()
+
+
+def test_requests_that_keep_failing_are_dropped_after_a_while(http: HttpCollector, tally: Tally) -> None:
+    """Otherwise the spans of an outage would push out those of now for as long as it lasts."""
+    http.stop()
+    delivery = http_delivery(http, tally, retry_seconds=0.2)
+    delivery.put(body(), 5)
+    assert delivery.flush(5)
+    shut_down([delivery], 1)
+    assert tally.numbers["export_failed"] == 5
+
+
+def test_shutdown_is_bounded_when_the_collector_is_down(http: HttpCollector, tally: Tally) -> None:
+    """Otherwise a script would hang at its end for as long as retries last."""
+    http.stop()
+    delivery = http_delivery(http, tally)
+    for _ in range(5):
+        delivery.put(body(), 5)
+    began = time.monotonic()
+    shut_down([delivery], 0.3)
+    assert time.monotonic() - began < 1.5
+    assert tally.balanced()
+    assert tally.numbers["delivered"] == 0
+
+
+def test_shutdown_is_bounded_when_the_collector_hangs(tally: Tally) -> None:
+    """Otherwise an address that swallows packets would hold up the end of the process by its full timeout."""
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        exporter = HttpExporter(endpoint=f"http://127.0.0.1:{silent.getsockname()[1]}/v1/traces")
+        delivery = deliver_to(exporter, tally)
+        delivery.put(body(), 5)
+        time.sleep(0.1)
+        began = time.monotonic()
+        shut_down([delivery], 0.3)
+        assert time.monotonic() - began < 1.5
+
+
+def test_what_comes_after_the_shutdown_is_counted(http: HttpCollector, tally: Tally) -> None:
+    """Otherwise spans that end late would vanish without a trace."""
+    delivery = http_delivery(http, tally)
+    shut_down([delivery], 0.3)
+    delivery.put(body(), 5)
+    assert tally.numbers["shut_down"] == 5
+
+
+def test_flush_says_when_it_ran_out_of_time(http: HttpCollector, tally: Tally) -> None:
+    """Otherwise a caller would believe that all was delivered."""
+    http.stop()
+    delivery = http_delivery(http, tally)
+    delivery.put(body(), 5)
+    assert not delivery.flush(0.1)
+    shut_down([delivery], 0.1)
+
+
+def test_grpc_takes_endpoint_and_metadata_of_the_exporter(
+    grpc_collector: GrpcCollector, tally: Tally
+) -> None:
+    """Otherwise users of the gRPC exporter would get no token-step spans."""
+    exporter = GrpcExporter(endpoint=grpc_collector.url, headers={"api-key": "x"})
+    delivery = deliver_to(exporter, tally)
+    sent = body()
+    delivery.put(sent, 5)
+    assert delivery.flush(5)
+    shut_down([delivery], 1)
+    (request,) = grpc_collector.received
+    assert request.path == "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+    assert request.headers["api-key"] == "x"
+    assert request.body == sent
+    assert tally.numbers["delivered"] == 5
+
+
+def retry_info(seconds: float) -> tuple[str, bytes]:
+    from google.rpc.error_details_pb2 import RetryInfo
+
+    info = RetryInfo()
+    info.retry_delay.FromNanoseconds(int(seconds * 1e9))
+    return "google.rpc.retryinfo-bin", info.SerializeToString()
+
+
+def status_details(seconds: float) -> tuple[str, bytes]:
+    from google.rpc.error_details_pb2 import RetryInfo
+    from google.rpc.status_pb2 import Status
+
+    info = RetryInfo()
+    info.retry_delay.FromNanoseconds(int(seconds * 1e9))
+    status = Status(code=8)
+    status.details.add().Pack(info)
+    return "grpc-status-details-bin", status.SerializeToString()
+
+
+def send_over_grpc(collector: Kept, url: str, tally: Tally, *answers: Answer) -> int:
+    """Number of requests that it took."""
+    collector.answers.extend(answers)
+    delivery = deliver_to(GrpcExporter(endpoint=url), tally)
+    delivery.put(body(), 5)
+    assert delivery.flush(5)
+    shut_down([delivery], 1)
+    return len(collector.received)
+
+
+def test_grpc_retries_where_the_specification_allows(grpc_collector: GrpcCollector, tally: Tally) -> None:
+    """Otherwise a collector behind gRPC that restarts would cost spans."""
+    from grpc import StatusCode
+
+    answers = [
+        Answer(code)
+        for code in (
+            StatusCode.CANCELLED,
+            StatusCode.DEADLINE_EXCEEDED,
+            StatusCode.ABORTED,
+            StatusCode.OUT_OF_RANGE,
+            StatusCode.UNAVAILABLE,
+            StatusCode.DATA_LOSS,
+        )
+    ]
+    assert send_over_grpc(grpc_collector, grpc_collector.url, tally, *answers) == 7
+    assert tally.numbers["delivered"] == 5
+
+
+@pytest.mark.parametrize("trailer", [retry_info, status_details])
+def test_grpc_comes_back_when_an_exhausted_collector_says_so(
+    grpc_collector: GrpcCollector, tally: Tally, trailer: Any
+) -> None:
+    """Otherwise throttling over gRPC would either lose spans or be ignored."""
+    from grpc import StatusCode
+
+    answer = Answer(StatusCode.RESOURCE_EXHAUSTED, (trailer(0.5),))
+    assert send_over_grpc(grpc_collector, grpc_collector.url, tally, answer) == 2
+    first, second = grpc_collector.received
+    assert second.at - first.at >= 0.49
+
+
+def test_grpc_gives_up_where_it_should(grpc_collector: GrpcCollector, tally: Tally) -> None:
+    """Otherwise a wrong key, or a collector without room that names no time, would be asked for ever."""
+    from grpc import StatusCode
+
+    assert send_over_grpc(grpc_collector, grpc_collector.url, tally, Answer(StatusCode.UNAUTHENTICATED)) == 1
+    assert (
+        send_over_grpc(grpc_collector, grpc_collector.url, tally, Answer(StatusCode.RESOURCE_EXHAUSTED)) == 2
+    )
+    assert tally.numbers["export_failed"] == 10
+
+
+def test_grpc_counts_partial_success(grpc_collector: GrpcCollector, tally: Tally) -> None:
+    """Otherwise spans refused over gRPC would count as delivered."""
+    from grpc import StatusCode
+
+    send_over_grpc(grpc_collector, grpc_collector.url, tally, Answer(StatusCode.OK, body=partial(4)))
+    assert (tally.numbers["delivered"], tally.numbers["rejected_by_collector"]) == (1, 4)
+
+
+def test_exporters_of_other_kinds_are_not_guessed_at() -> None:
+    """Otherwise spans would bypass what a user's own exporter does with them."""
+
+    class Filtering(HttpExporter):
+        pass
+
+    exporter = Filtering()
+    assert sender_like(exporter) is None
+    assert sender_like(object()) is None
+    exporter.shutdown()
