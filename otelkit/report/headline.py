@@ -1,0 +1,130 @@
+"""The answer in one or two sentences: what P99 did, and which change did it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final, TypeGuard
+
+from otelkit.causal.explanation import Explanation, Finding, Verdict
+from otelkit.report.wording import (
+    Clock,
+    by_importance,
+    change_text,
+    interval_text,
+    milliseconds,
+    percent_text,
+)
+
+_ONSET_SLACK_SECONDS: Final = 300.0
+"""A change later than the movement by more than this can't be its cause; windows blur the movement's time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    movement: str
+    """What P99 did, a whole sentence."""
+    cause: str
+    """What did it, or that nothing here did, a whole sentence."""
+    attributed: bool
+    """Whether the movement is put down to a change."""
+
+
+def headline(explanation: Explanation, clock: Clock, *, arrow: str = "->") -> Headline:
+    """Answer the question in plain words.
+
+    Args:
+        clock: renders times of day.
+        arrow: between a change's old and new value.
+    """
+    causal = [finding for finding in by_importance(explanation) if finding.verdict is Verdict.CAUSAL]
+    main = [finding for finding in causal if _fits(finding, explanation)][:1]
+    cause = _cause(explanation, causal, main, clock, arrow)
+    return Headline(_movement(explanation, clock), cause, attributed=bool(main))
+
+
+def movement_text(explanation: Explanation, clock: Clock, *, arrow: str = "->") -> str:
+    """``412 ms -> 655 ms (+59 %) at 14:03``; says so when P99 did not move or is not known."""
+    before, after = explanation.p99_before, explanation.p99_after
+    if not _known(before) or not _known(after):
+        return "not known"
+    if explanation.moved_at is None:
+        return f"{milliseconds(before)} ms, did not move"
+    change = f" ({percent_text(after / before - 1, signed=True)})" if before else ""
+    at = clock.text(explanation.moved_at)
+    return f"{milliseconds(before)} ms {arrow} {milliseconds(after)} ms{change} at {at}"
+
+
+def _known(value: float | None) -> TypeGuard[float]:
+    return value is not None and math.isfinite(value)
+
+
+def _movement(explanation: Explanation, clock: Clock) -> str:
+    before, after = explanation.p99_before, explanation.p99_after
+    if not _known(before) or not _known(after):
+        return f"P99 of {explanation.service} is not known for this span."
+    if explanation.moved_at is None:
+        return f"P99 of {explanation.service} did not move: {milliseconds(before)} ms."
+    verb = "rose" if after > before else "fell"
+    change = f" ({percent_text(after / before - 1, signed=True)})" if before else ""
+    at = clock.text(explanation.moved_at)
+    return f"P99 {verb} from {milliseconds(before)} ms to {milliseconds(after)} ms{change} at {at}."
+
+
+def _cause(
+    explanation: Explanation, causal: list[Finding], main: list[Finding], clock: Clock, arrow: str
+) -> str:
+    if not explanation.findings:
+        return "No parameter change was seen in this span."
+    if not causal:
+        return _nothing_causal(explanation, arrow)
+    if not main:
+        also = _effects(causal, clock, arrow)
+        return f"No change explains that movement; at other times {also}."
+    rest = [finding for finding in causal if finding is not main[0]]
+    sentence = _effects(main, clock, arrow)
+    if rest:
+        sentence += f"; {_effects(rest, clock, arrow)}"
+    return f"{sentence}."
+
+
+def _fits(finding: Finding, explanation: Explanation) -> bool:
+    """Whether the finding can be the cause of the movement that the headline speaks of."""
+    before, after, moved_at = explanation.p99_before, explanation.p99_after, explanation.moved_at
+    if moved_at is None or finding.effect is None or not _known(before) or not _known(after):
+        return True
+    same_direction = (finding.effect.value > 0) == (after > before)
+    return same_direction and finding.change.first_seen <= moved_at + _ONSET_SLACK_SECONDS
+
+
+def _effects(findings: list[Finding], clock: Clock, arrow: str) -> str:
+    """At most two effects spelled out; the rest counted."""
+    parts = []
+    for finding in findings[:2]:
+        effect = finding.effect
+        amount = (
+            f" {interval_text(effect, unit='ms')}" if effect is not None else " a movement of unknown size"
+        )
+        at = clock.text(finding.change.first_seen)
+        parts.append(f"{change_text(finding.change, arrow=arrow)} ({at}) caused{amount}")
+    more = len(findings) - len(parts)
+    if more:
+        parts.append(
+            f"{more} more changes moved it as well" if more > 1 else "1 more change moved it as well"
+        )
+    return ", ".join(parts)
+
+
+def _nothing_causal(explanation: Explanation, arrow: str) -> str:
+    count = len(explanation.findings)
+    unclear = [
+        finding for finding in by_importance(explanation) if finding.verdict is Verdict.CANNOT_SEPARATE
+    ]
+    subject = "The one change" if count == 1 else f"None of the {count} changes"
+    if unclear:
+        names = ", ".join(change_text(finding.change, arrow=arrow) for finding in unclear[:2])
+        more = f" and {len(unclear) - 2} more" if len(unclear) > 2 else ""
+        return f"No change is shown to have moved it; the data can't rule out {names}{more}."
+    if explanation.moved_at is None:
+        return f"{subject} {'did not move' if count == 1 else 'moved'} it."
+    return f"{subject} {'does not explain' if count == 1 else 'explains'} it."
