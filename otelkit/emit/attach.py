@@ -10,42 +10,22 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from opentelemetry import trace
-from opentelemetry.context import Context
 from opentelemetry.sdk.environment_variables import OTEL_BSP_SCHEDULE_DELAY
-from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import TracerProvider
 
+from otelkit.emit.hook import ProviderHook, processors_of
 from otelkit.emit.otlp.delivery import DEFAULT_TIMEOUT, Delivery, shut_down
 from otelkit.emit.otlp.discover import sender_like, timeout_of
 from otelkit.emit.otlp.exporters import BufferedSpanExporter
-from otelkit.emit.route import NoRoute, OtlpRoute, Route, TracerRoute, exporters_of, processors_of
+from otelkit.emit.promotion import Promotion
+from otelkit.emit.route import NoRoute, OtlpRoute, Route, TracerRoute, exporters_of
 from otelkit.emit.self_metrics import SelfMetrics
 from otelkit.emit.settings import Settings
 
 DEFAULT_DELAY_MILLIS: Final = 5_000
 
 
-class FlushHook(SpanProcessor):
-    """Makes ``provider.force_flush()`` and ``provider.shutdown()`` include what otelkit still holds."""
-
-    def __init__(self) -> None:
-        self.flush: Callable[[float], bool] = lambda timeout: True
-        self.shutdown_seconds = 0.0
-
-    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        """Nothing: only flushes are of interest."""
-
-    def on_end(self, span: ReadableSpan) -> None:
-        """Nothing: only flushes are of interest."""
-
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        return self.flush(timeout_millis / 1e3)
-
-    def shutdown(self) -> None:
-        self.flush(self.shutdown_seconds)
-
-
-_hooks: Final[weakref.WeakKeyDictionary[trace.TracerProvider, FlushHook]] = weakref.WeakKeyDictionary()
-"""One for each provider, as processors can't be taken off again: it serves every instrumentation in turn."""
+_hooks: Final[weakref.WeakKeyDictionary[trace.TracerProvider, ProviderHook]] = weakref.WeakKeyDictionary()
 
 
 class Attachment:
@@ -74,6 +54,7 @@ class Attachment:
         self._provider: trace.TracerProvider | None = None
         self._processors: tuple[Any, ...] = ()
         self._route: Route = NoRoute()
+        self._promotion: Promotion | None = None
         self._deliveries: dict[int, tuple[object, Delivery]] = {}
         """By identity of the exporter, which is kept beside it so that the identity stays taken."""
 
@@ -91,8 +72,9 @@ class Attachment:
             if add is not None:
                 hook = _hooks.get(provider)
                 if hook is None:
-                    hook = _hooks[provider] = FlushHook()
+                    hook = _hooks[provider] = ProviderHook(provider)
                     add(hook)
+                self._promotion = hook.promotion
                 hook.flush, hook.shutdown_seconds = self._flush, self._settings.shutdown_seconds
             self._on_attach()
 
@@ -101,11 +83,21 @@ class Attachment:
         only."""
         provider = trace.get_tracer_provider()
         processors = processors_of(provider) if isinstance(provider, TracerProvider) else ()
-        if provider is not self._provider or processors is not self._processors:
+        if provider is not self._provider or processors != self._processors:
             self._route.ship()
             self._provider, self._processors = provider, processors
-            self._route = self._find(provider, [p for p in processors if not isinstance(p, FlushHook)])
+            self._route = self._find(provider, processors)
         return self._route
+
+    def promoted(self, trace_id: int, *, promote: bool) -> bool:
+        """Whether a trace that was not sampled is exported all the same; with ``promote`` it will be, if it
+        can."""
+        promotion = self._promotion
+        if promotion is None or not promotion.active:
+            return False
+        if promote:
+            promotion.promote(trace_id)
+        return promotion.is_promoted(trace_id)
 
     def _find(self, provider: trace.TracerProvider, processors: Sequence[Any]) -> Route:
         if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):

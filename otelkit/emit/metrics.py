@@ -140,11 +140,15 @@ class GenerationMetrics:
         series.started.inc()
         series.in_flight.inc()
 
-    def ended(self, generation: Generation) -> None:
-        """Count a call that has ended: every histogram once, whatever the number of its token steps."""
+    def ended(self, generation: Generation, *, traced: bool) -> None:
+        """Count a call that has ended: every histogram once, whatever the number of its token steps.
+
+        Args:
+            traced: whether its span is exported, so that exemplars may point to it.
+        """
         series = self._series.get(generation.call_site) or self._resolve(generation.call_site)
         series.in_flight.dec()
-        exemplar = self._exemplar(generation)
+        exemplar = self._exemplar(generation) if traced and self._exemplars else None
         duration = max(0, generation.end_ns - generation.start_ns)
         self._duration_of(series, generation).add((duration,), NANOSECONDS, exemplar)
         steps = generation.step_ns
@@ -211,7 +215,7 @@ class GenerationMetrics:
 
     def _exemplar(self, generation: Generation) -> dict[str, str] | None:
         span = generation.span
-        if span is None or not span.sampled or not self._exemplars:
+        if span is None:
             return None
         return {
             semconv.EXEMPLAR_TRACE_ID: f"{span.trace_id:032x}",

@@ -19,7 +19,7 @@ ACCOUNT_SECONDS: Final = 1.0
 
 
 class Pipeline:
-    """Metrics first, then token-step spans; nothing here waits for the network.
+    """Metrics and token-step spans; nothing here waits for the network.
 
     All but ``started``, ``settle`` and ``shutdown`` is for the background thread alone.
 
@@ -55,8 +55,8 @@ class Pipeline:
         self._metrics.started(call_site)
 
     def generation(self, generation: Generation) -> None:
-        self._metrics.ended(generation)
         selected = self._selection.select(generation)
+        self._metrics.ended(generation, traced=selected.traced)
         if selected.steps:
             self._route = self._attachment.route()
             self._route.write(generation, selected.steps)

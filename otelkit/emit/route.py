@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from opentelemetry import trace
 from opentelemetry.sdk.trace import SpanLimits, TracerProvider
@@ -133,7 +133,7 @@ class TracerRoute:
             span.trace_id,
             span.span_id,
             is_remote=False,
-            trace_flags=TraceFlags(TraceFlags.SAMPLED if span.sampled else TraceFlags.DEFAULT),
+            trace_flags=TraceFlags(TraceFlags.SAMPLED),  # or its steps had not been selected
             trace_state=TraceState.from_header([span.trace_state]) if span.trace_state else None,
         )
         context = trace.set_span_in_context(NonRecordingSpan(parent))
@@ -196,12 +196,6 @@ def _span_ids(provider: TracerProvider) -> token_steps.SpanIds:
     if type(generator) is RandomIdGenerator:
         return token_steps.random_span_ids
     return lambda count: b"".join(generator.generate_span_id().to_bytes(8, "big") for _ in range(count))
-
-
-def processors_of(provider: TracerProvider) -> tuple[Any, ...]:
-    """The span processors of a provider, or an empty tuple when they can't be seen."""
-    multi = getattr(provider, "_active_span_processor", None)
-    return tuple(getattr(multi, "_span_processors", ()))
 
 
 def exporters_of(processors: Sequence[object]) -> list[object] | None:

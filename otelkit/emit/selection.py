@@ -7,9 +7,10 @@ from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from otelkit.emit import self_metrics
+from otelkit.emit.rate import AdaptiveRate, in_share
 from otelkit.model import Generation, Outcome
 
 SLOW_QUANTILE: Final = 0.95
@@ -21,10 +22,7 @@ BURST_SECONDS: Final = 5.0
 """Seconds of budget that may be spent at once after a quiet time."""
 PRIORITY_OVERDRAFT: Final = 10.0
 """Errors and slow generations may overdraw the budget by this many seconds of it, and no further."""
-SMOOTHING: Final = 0.3
 MAX_SERVICES: Final = 256
-TRACE_ID_RANDOM_BITS: Final = 56
-"""W3C: the lowest 56 bits of a trace id are random."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +31,17 @@ class Selected:
 
     steps: Sequence[range]
     """Indices of the steps that get a span; empty for none."""
+    traced: bool = False
+    """Whether the generation's own span is exported, so that an exemplar may point to it."""
     left_out: int = 0
     reason: str = ""
     """Why the ``left_out`` other steps get none."""
+
+
+class Promoted(Protocol):
+    """Whether a trace is exported though it was not sampled."""
+
+    def __call__(self, trace_id: int, *, promote: bool) -> bool: ...
 
 
 class MovingQuantile:
@@ -67,6 +73,8 @@ class StepSelection:
     Args:
         spans_per_second: the budget; ``inf`` for no limit.
         spans_per_generation: of a longer generation the first and the last half of this number are kept.
+        promoted: whether a trace that was not sampled is exported all the same; asked to promote it, it may
+            say that it will be.
         clock: monotonic seconds.
     """
 
@@ -75,44 +83,42 @@ class StepSelection:
         spans_per_second: float,
         spans_per_generation: int,
         *,
+        promoted: Promoted = lambda trace_id, *, promote: False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._promoted = promoted
         self._budget = spans_per_second
         self._limit = spans_per_generation
         self._clock = clock
         self._durations: dict[str, MovingQuantile] = {}
+        self._load = AdaptiveRate(spans_per_second, clock=clock)
         self._tokens = spans_per_second * BURST_SECONDS
         self._refilled_at = clock()
-        self._second_began = self._refilled_at
-        self._ordinary = self._priority = 0
-        """Spans offered in this second."""
-        self._ordinary_rate = self._priority_rate = 0.0
-        self._rate = 1.0
 
     @property
     def rate(self) -> float:
         """Share of ordinary generations whose steps are exported now."""
-        return self._rate
+        return self._load.share
 
     def select(self, generation: Generation) -> Selected:
         """Decide for one generation; call once for each, in the order in which they ended."""
         slow = self._is_slow(generation)
-        count = len(generation.step_ns)
         span = generation.span
-        if not count or span is None:
+        if span is None:
             return Selected(())
-        if not span.sampled:
-            return Selected((), count, self_metrics.NOT_SAMPLED)
-        steps, wanted = self._within_limit(count)
+        count = len(generation.step_ns)
         priority = slow or generation.outcome is Outcome.ERROR
-        self._advance(self._clock())
-        if priority:
-            self._priority += wanted
-        else:
-            self._ordinary += wanted
+        if not span.sampled and not self._promoted(span.trace_id, promote=priority):
+            return Selected((), left_out=count, reason=self_metrics.NOT_SAMPLED)
+        if not count:
+            return Selected((), traced=True)
+        steps, wanted = self._within_limit(count)
+        self._refill()
+        self._load.offer(wanted, priority=priority)
         if not self._afford(wanted, priority, span.trace_id):
-            return Selected((), count, self_metrics.RATE)
-        return Selected(steps, count - wanted, self_metrics.GENERATION_LIMIT)
+            return Selected((), traced=True, left_out=count, reason=self_metrics.RATE)
+        left_out = count - wanted
+        return Selected(steps, traced=True, left_out=left_out, reason=self_metrics.GENERATION_LIMIT)
 
     def _is_slow(self, generation: Generation) -> bool:
         service = generation.call_site.service
@@ -134,26 +140,13 @@ class StepSelection:
         if priority:
             affordable = self._tokens > -PRIORITY_OVERDRAFT * self._budget
         else:
-            position = (trace_id & ((1 << TRACE_ID_RANDOM_BITS) - 1)) / (1 << TRACE_ID_RANDOM_BITS)
-            affordable = self._tokens > 0 and position < self._rate
+            affordable = self._tokens > 0 and in_share(trace_id, self._load.share)
         if affordable:
             self._tokens -= wanted
         return affordable
 
-    def _advance(self, now: float) -> None:
-        """Refill the budget, and follow the load once a second."""
-        self._tokens = min(
-            self._budget * BURST_SECONDS, self._tokens + (now - self._refilled_at) * self._budget
-        )
+    def _refill(self) -> None:
+        now = self._clock()
+        refilled = self._tokens + (now - self._refilled_at) * self._budget
+        self._tokens = min(self._budget * BURST_SECONDS, refilled)
         self._refilled_at = now
-        elapsed = now - self._second_began
-        if elapsed < 1.0:
-            return
-        # A long pause counts as that many quiet seconds.
-        weight = 1.0 - (1.0 - SMOOTHING) ** elapsed
-        self._ordinary_rate += weight * (self._ordinary / elapsed - self._ordinary_rate)
-        self._priority_rate += weight * (self._priority / elapsed - self._priority_rate)
-        self._ordinary = self._priority = 0
-        self._second_began = now
-        left = max(0.0, self._budget - self._priority_rate)
-        self._rate = 1.0 if self._ordinary_rate <= left else left / self._ordinary_rate

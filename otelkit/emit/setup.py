@@ -151,7 +151,9 @@ def _set_up(registry: CollectorRegistry, defer_providers: bool) -> Instrumentati
     )
     own_providers.configure(chosen, own)
     attachment = Attachment(chosen, own, lambda timeout: sink.flush(timeout), _end_before_others)
-    selection = StepSelection(chosen.spans_per_second, chosen.spans_per_generation)
+    selection = StepSelection(
+        chosen.spans_per_second, chosen.spans_per_generation, promoted=attachment.promoted
+    )
     prepare: Callable[[], None] | None = None
     if defer_providers:
         prepare = own_providers.set_up
