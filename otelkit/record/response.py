@@ -25,16 +25,24 @@ class ResponseFacts:
     piece: str | None = None
     """Text of the step read last, for the share of repeated tokens only."""
 
-    def finished(self, reason: str | None) -> None:
+    def names(self, response_id: Any, response_model: Any) -> None:
+        """Note which response this is and which model gave it. Here and below, what is no such thing is
+        ignored."""
+        if isinstance(response_id, str) and response_id:
+            self.response_id = response_id
+        if isinstance(response_model, str) and response_model:
+            self.response_model = response_model
+
+    def finished(self, reason: Any) -> None:
         """Note a finish reason once per kind, in the order of arrival."""
-        if reason and reason not in self.finish_reasons:
+        if isinstance(reason, str) and reason and reason not in self.finish_reasons:
             self.finish_reasons.append(reason)
 
-    def usage(self, input_tokens: int | None, output_tokens: int | None) -> None:
+    def usage(self, input_tokens: Any, output_tokens: Any) -> None:
         """Note token counts; None leaves what is known."""
-        if input_tokens is not None:
+        if isinstance(input_tokens, int):
             self.input_tokens = input_tokens
-        if output_tokens is not None:
+        if isinstance(output_tokens, int):
             self.output_tokens = output_tokens
 
     def score(self, tokens: int, logprobs: Sequence[float], entropies: Sequence[float]) -> None:

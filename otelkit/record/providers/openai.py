@@ -41,8 +41,7 @@ def _completion_text(chunk: Any) -> Any:
 
 
 def _note_response(response: Any, facts: ResponseFacts) -> None:
-    facts.response_id = getattr(response, "id", None) or facts.response_id
-    facts.response_model = getattr(response, "model", None) or facts.response_model
+    facts.names(getattr(response, "id", None), getattr(response, "model", None))
     usage = getattr(response, "usage", None)
     if usage is not None:
         facts.usage(getattr(usage, "prompt_tokens", None), getattr(usage, "completion_tokens", None))
