@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from otelkit.cli import outputs
+from otelkit.cli import generate_dashboards, outputs
 from otelkit.cli.options import SpecOption, spec_option
 
 _FINDING = 3
@@ -52,3 +52,6 @@ def rules(context: click.Context, spec: SpecOption, output: str, check: bool) ->
         return
     for path in outputs.write(directory, files, header=HEADER):
         click.echo(path)
+
+
+command.add_command(generate_dashboards.command)

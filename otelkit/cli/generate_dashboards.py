@@ -1,0 +1,97 @@
+"""``otelkit generate dashboards``: Grafana JSON of otelkit's dashboards, or of a user's ``*.dashboard.py``
+files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from otelkit.cli import outputs
+from otelkit.cli.options import SpecOption, spec_option
+from otelkit.errors import ConfigError
+
+_FINDING = 3
+_NEVER_LEFT_OVER = "\0"
+"""JSON has no room for the line that tells generated files from others, so leftovers are told by name."""
+
+
+@click.command("dashboards")
+@spec_option
+@click.option(
+    "--from",
+    "source",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Write the dashboards of your own *.dashboard.py files (grafanalib) instead of otelkit's.",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="DIR|-",
+    default="dashboards",
+    show_default=True,
+    help="Folder to write to; - writes a JSON array of dashboards to standard output.",
+)
+@click.option(
+    "--check", is_flag=True, help="Write nothing; exit with 3 and show the differences if there are any."
+)
+@click.option("--lint", "with_lint", is_flag=True, help="Also check your dashboards by otelkit's own rules.")
+@click.pass_context
+def command(
+    context: click.Context, spec: SpecOption, source: Path | None, output: str, check: bool, with_lint: bool
+) -> None:
+    """Grafana dashboards: provisioning folder and importable JSON in one."""
+    files = _own(spec) if source is None else _of_user(context, spec, source, with_lint)
+    if output == "-":
+        if check:
+            raise click.UsageError("--check compares with a folder; leave out -o -, or name the folder")
+        dashboards = [json.loads(text) for name, text in files.items() if name.endswith(".json")]
+        click.echo(json.dumps(dashboards, indent=2, sort_keys=True, ensure_ascii=False))
+        return
+    directory = Path(output)
+    stale = _stale(directory, files) if source is None else []
+    if check:
+        drift = outputs.differences(directory, files, header=_NEVER_LEFT_OVER)
+        drift += "".join(f"{path}: is left over; nothing generates it\n" for path in stale)
+        if drift:
+            click.echo(drift, nl=False)
+            again = "otelkit generate dashboards" + (f" --from {source}" if source else "")
+            click.echo(f"{directory} is not what it should be; run `{again}`", err=True)
+            context.exit(_FINDING)
+        click.echo(f"{directory} is up to date", err=True)
+        return
+    changed = outputs.write(directory, files, header=_NEVER_LEFT_OVER)
+    for path in stale:
+        path.unlink()
+    for path in [*changed, *stale]:
+        click.echo(path)
+
+
+def _own(spec: SpecOption) -> dict[str, str]:
+    from otelkit.dashboards import generate
+
+    return generate(spec.load())
+
+
+def _of_user(context: click.Context, spec: SpecOption, source: Path, with_lint: bool) -> dict[str, str]:
+    from otelkit.dashboards import dashboard_text, documents, lint, load_dashboards, unknown_metrics
+
+    loaded = load_dashboards(source, taken=documents(spec.load()))
+    unknown = [f"{one.path}: {text}" for one in loaded for text in unknown_metrics(one.document)]
+    if unknown:
+        raise ConfigError(unknown, hint="`otelkit generate rules -o -` shows what is recorded.")
+    if with_lint:
+        findings = [f"{one.path}: {text}" for one in loaded for text in lint(one.document)]
+        for finding in findings:
+            click.echo(finding)
+        if findings:
+            context.exit(_FINDING)
+    return {one.file_name: dashboard_text(one.document) for one in loaded}
+
+
+def _stale(directory: Path, files: Mapping[str, str]) -> list[Path]:
+    """Dashboards of an earlier release that is no longer generated."""
+    return [path for path in sorted(directory.glob("otelkit-*.json")) if path.name not in files]
