@@ -52,6 +52,8 @@ class ChangeDocument(_Part):
     scope: str
     source: ChangeSource
     workers: int
+    origin: str
+    effective_at_unix_seconds: Number
 
 
 class FindingDocument(_Part):
@@ -72,8 +74,9 @@ class FindingDocument(_Part):
 
 class ExplanationDocument(_Part):
     service: str
-    start_unix_seconds: float
-    end_unix_seconds: float
+    start_unix_seconds: Number
+    """Null where there is no data at all."""
+    end_unix_seconds: Number
     p99_before_seconds: Number
     p99_after_seconds: Number
     moved_at_unix_seconds: Number
@@ -167,6 +170,8 @@ def _change_document(change: ParameterChange) -> ChangeDocument:
         scope=change.scope,
         source=change.source,
         workers=change.workers,
+        origin=change.origin,
+        effective_at_unix_seconds=change.effective_at,
     )
 
 
@@ -206,19 +211,18 @@ def _explanation_document(explanation: Explanation) -> ExplanationDocument:
     )
 
 
+def _number(number: float | None) -> float:
+    return math.nan if number is None else number
+
+
 def _array(numbers: Sequence[float | None] | None) -> FloatArray | None:
-    return (
-        None if numbers is None else np.array([math.nan if number is None else number for number in numbers])
-    )
+    return None if numbers is None else np.array([_number(number) for number in numbers], dtype=float)
 
 
 def _interval(document: IntervalDocument | None) -> Interval | None:
     if document is None:
         return None
-    ends = (
-        math.nan if number is None else number for number in (document.value, document.low, document.high)
-    )
-    return Interval(*ends)
+    return Interval(_number(document.value), _number(document.low), _number(document.high))
 
 
 def _change(document: ChangeDocument) -> ParameterChange:
@@ -232,6 +236,8 @@ def _change(document: ChangeDocument) -> ParameterChange:
         scope=document.scope,
         source=document.source,
         workers=document.workers,
+        origin=document.origin,
+        effective_at=document.effective_at_unix_seconds,
     )
 
 
@@ -255,8 +261,8 @@ def _finding(document: FindingDocument) -> Finding:
 def _explanation(document: ExplanationDocument) -> Explanation:
     return Explanation(
         service=document.service,
-        start=document.start_unix_seconds,
-        end=document.end_unix_seconds,
+        start=_number(document.start_unix_seconds),
+        end=_number(document.end_unix_seconds),
         findings=tuple(_finding(finding) for finding in document.findings),
         p99_before=document.p99_before_seconds,
         p99_after=document.p99_after_seconds,

@@ -30,24 +30,31 @@ class Headline:
     """Whether the movement is put down to a change."""
 
 
-def headline(explanation: Explanation, clock: Clock, *, arrow: str = "->") -> Headline:
+def headline(explanation: Explanation, clock: Clock, *, arrow: str = "->", p99_read: bool = True) -> Headline:
     """Answer the question in plain words.
 
     Args:
         clock: renders times of day.
         arrow: between a change's old and new value.
+        p99_read: whether there is any P99 in the data.
     """
     causal = [finding for finding in by_importance(explanation) if finding.verdict is Verdict.CAUSAL]
     main = [finding for finding in causal if _fits(finding, explanation)][:1]
     cause = _cause(explanation, causal, main, clock, arrow)
-    return Headline(_movement(explanation, clock), cause, attributed=bool(main))
+    if not p99_read:
+        movement = f"The P99 of {explanation.service} is not known for this span."
+    elif causal and not _known(explanation.p99_before):
+        movement = f"The P99 of {explanation.service} moved."
+    else:
+        movement = _movement(explanation, clock)
+    return Headline(movement, cause, attributed=bool(main))
 
 
 def movement_text(explanation: Explanation, clock: Clock, *, arrow: str = "->") -> str:
     """``412 ms -> 655 ms (+59 %) at 14:03``; says so when P99 did not move or is not known."""
     before, after = explanation.p99_before, explanation.p99_after
     if not _known(before) or not _known(after):
-        return "not known"
+        return "no movement found"
     if explanation.moved_at is None:
         return f"{milliseconds(before)} ms, did not move"
     change = f" ({percent_text(after / before - 1, signed=True)})" if before else ""
@@ -62,7 +69,7 @@ def _known(value: float | None) -> TypeGuard[float]:
 def _movement(explanation: Explanation, clock: Clock) -> str:
     before, after = explanation.p99_before, explanation.p99_after
     if not _known(before) or not _known(after):
-        return f"P99 of {explanation.service} is not known for this span."
+        return f"No movement of the P99 of {explanation.service} was found."
     if explanation.moved_at is None:
         return f"P99 of {explanation.service} did not move: {milliseconds(before)} ms."
     verb = "rose" if after > before else "fell"

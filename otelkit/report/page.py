@@ -78,16 +78,17 @@ def render_page(
     ranked = [(numbers[id(finding)], finding) for finding in by_importance(explanation)]
     scripts = [_asset(name) for name in _SCRIPTS]
     rows = _rows(ranked, clock)
+    why_empty = page_data.why_empty(explanation, panel)
     return (
         _environment()
         .get_template("page.html.j2")
         .render(
             title=title or f"{printable(explanation.service)}: what moved P99",
-            headline=headline(explanation, clock, arrow="→"),
+            headline=headline(explanation, clock, arrow="→", p99_read=not why_empty),
             service=printable(explanation.service),
             clock=clock,
             explanation=explanation,
-            figures=_figures(explanation),
+            figures=_figures(explanation, panel),
             counts=_counts(explanation),
             meanings=[
                 (page_data.VERDICT_KEYS[verdict], verdict.value, text) for verdict, text in _MEANINGS.items()
@@ -95,7 +96,7 @@ def render_page(
             rows=rows,
             evidence=[row for row in rows if row["placebo"] or row["mechanism"]],
             evidence_shown=_EVIDENCE_SHOWN,
-            why_empty=page_data.why_empty(explanation, panel),
+            why_empty=why_empty,
             facts=_facts(explanation, panel),
             exemplars=exemplar_rows(exemplars) if exemplars else [],
             data=_data(explanation, panel, clock, ranked, rows, exemplars),
@@ -151,8 +152,14 @@ def _policy(scripts: Sequence[str]) -> str:
     )
 
 
-def _figures(explanation: Explanation) -> list[tuple[str, str]]:
+def _figures(explanation: Explanation, panel: Panel) -> list[tuple[str, str]]:
     """The sum that the headline stands on: before, after, what changes caused, what is left."""
+    if explanation.p99_before is None:
+        series = panel.services.get(explanation.service)
+        p99 = None if series is None else series.quantiles.get(0.99)
+        if p99 is None or not np.isfinite(p99).any():
+            return []
+        return [("P99, median of the span", f"{milliseconds(float(np.nanmedian(p99)))} ms")]
     before, after = explanation.p99_before, explanation.p99_after
     causal = [
         finding.effect.value
@@ -311,7 +318,7 @@ def _data(
 ) -> dict[str, Any]:
     return {
         "curves": page_data.curves(explanation, panel, clock),
-        "marks": page_data.marks(sorted(ranked, key=lambda pair: pair[0]), clock),
+        "marks": page_data.marks(sorted(ranked, key=lambda pair: pair[0]), panel, clock),
         "placebos": {f"change-{row['n']}": row["placebo"] for row in rows if row["placebo"]},
         "graph": page_data.graph(ranked, explanation.service),
         "exemplars": exemplar_data(exemplars) if exemplars else [],

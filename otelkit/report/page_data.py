@@ -17,6 +17,8 @@ _GRAPH_CHANGES: Final = 8
 _SHARE_DRAWN: Final = 0.02
 """Paths of a smaller share of an effect are left out of the graph; the table has them."""
 _HISTOGRAM_BINS: Final = 31
+_OUTSIDE_DRAWN: Final = 0.05
+"""A change that lies outside the data by more than this share of its span is not drawn."""
 
 VERDICT_KEYS: Final = {
     Verdict.CAUSAL: "causal",
@@ -130,9 +132,13 @@ def _rounded(values: FloatArray) -> list[float | None]:
     return [float(f"{value:.4g}") if np.isfinite(value) else None for value in values]
 
 
-def marks(numbered: Sequence[tuple[int, Finding]], clock: Clock) -> list[dict[str, Any]]:
-    """The changes as the time chart marks them."""
+def marks(numbered: Sequence[tuple[int, Finding]], panel: Panel, clock: Clock) -> list[dict[str, Any]]:
+    """The changes as the time chart marks them; those far outside the data would only squeeze it."""
+    if not len(panel.times):
+        return []
     offset = clock.offset.total_seconds()
+    first, last = float(panel.times[0]), float(panel.times[-1])
+    reach = _OUTSIDE_DRAWN * (last - first)
     return [
         {
             "n": number,
@@ -145,6 +151,7 @@ def marks(numbered: Sequence[tuple[int, Finding]], clock: Clock) -> list[dict[st
             "effect": interval_text(finding.effect),
         }
         for number, finding in numbered
+        if first - reach <= finding.change.first_seen <= last + reach
     ]
 
 

@@ -57,7 +57,7 @@ def render_table(
         zone: time zone of the times shown; None is the machine's own.
 
     Returns:
-        Lines ending in a newline each; empty for no explanations.
+        Lines without blanks at their ends and without a last newline; empty for no explanations.
     """
     terminal = sys.stdout.isatty()
     if width is None:
@@ -84,7 +84,7 @@ def render_table(
         for part in _parts(explanation, width, zone):
             console.print(part)
     # Rich pads cells to the column's width; nobody wants the blanks at the end of a line.
-    return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
 def _parts(explanation: Explanation, width: int, zone: tzinfo | None) -> list[RenderableType]:

@@ -185,31 +185,31 @@ class Clock:
     """Local times of one report: one offset from UTC throughout, stated once, as precise as the span needs.
 
     Args:
-        start, end: span of the report, Unix seconds.
+        start, end: span of the report, Unix seconds; not numbers where there is no data.
         zone: time zone; None is the machine's own.
     """
 
     def __init__(self, start: float, end: float, zone: tzinfo | None = None) -> None:
+        if not (math.isfinite(start) and math.isfinite(end)):
+            start = end = 0.0
         first = datetime.fromtimestamp(start, UTC).astimezone(zone)
         # One fixed offset: a report over a daylight-saving switch must not show the same time twice.
         self.offset = first.utcoffset() or timedelta()
         self._zone = timezone(self.offset)
-        one_day = self.day(start) == self.day(end)
+        one_day = self._at(start).date() == self._at(end).date()
         self._format = ("%H:%M:%S" if end - start <= 3600 else "%H:%M") if one_day else "%Y-%m-%d %H:%M"
 
     def _at(self, unix_seconds: float) -> datetime:
         return datetime.fromtimestamp(unix_seconds, self._zone)
-
-    def day(self, unix_seconds: float) -> str:
-        """``2026-11-30``."""
-        return self._at(unix_seconds).strftime("%Y-%m-%d")
 
     def text(self, unix_seconds: float) -> str:
         """The time as short as the span allows: ``14:02``, ``14:02:07`` or ``2026-11-30 14:02``."""
         return self._at(unix_seconds).strftime(self._format)
 
     def full(self, unix_seconds: float) -> str:
-        """``2026-11-30 14:02:07``."""
+        """``2026-11-30 14:02:07``; says so when the time is not a number."""
+        if not math.isfinite(unix_seconds):
+            return "unknown"
         return self._at(unix_seconds).strftime("%Y-%m-%d %H:%M:%S")
 
     @property

@@ -45,7 +45,16 @@ def sample_findings() -> tuple[Finding, ...]:
             placebo_effects=placebos,
         ),
         Finding(
-            change("max_tokens", 256, 1024, 112, last_seen=START + 121, workers=4),
+            change(
+                "max_tokens",
+                256,
+                1024,
+                112,
+                last_seen=START + 121,
+                workers=4,
+                origin="settings.yaml",
+                effective_at=START + 113,
+            ),
             Verdict.CAUSAL,
             "P99 rises 27 s after the change; load, other services and other changes do not explain it",
             effect=Interval(0.221, 0.180, 0.262),

@@ -105,6 +105,14 @@ def test_keys_are_stable() -> None:
     assert finding["verdict"] == "causal"
 
 
+def test_an_explanation_without_data_is_valid_json() -> None:
+    """Where there was no data, the engine knows no span either: NaN, which JSON has no word for."""
+    document = to_json([Explanation("chat", math.nan, math.nan, ())])
+    json.dumps(document, allow_nan=False)
+    (again,) = from_json(document)
+    assert math.isnan(again.start) and math.isnan(again.end)
+
+
 def test_an_empty_explanation_has_every_key() -> None:
     """A reader must be able to index without asking first."""
     empty = to_json([Explanation("chat", 0, 60, ())])["explanations"][0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from collections.abc import Callable
@@ -311,7 +312,7 @@ def test_nothing_to_show_is_explained(open_page: OpenPage) -> None:
     """An empty chart must say whether the service, the quantile or the samples are missing."""
     series = sample.sample_panel().services["chat"]
     times = sample.sample_panel().times
-    empty = Explanation("chat", sample.START, sample.START + 330, ())
+    empty = Explanation("chat", math.nan, math.nan, ())
     nan = replace(series, quantiles={0.99: np.full(sample.STEPS, np.nan)})
     cases = {
         "holds no series of service 'chat'; services in it: search": Panel(times, 1.0, {"search": series}),
@@ -403,6 +404,16 @@ def test_long_spans_are_thinned_but_keep_peaks_and_gaps() -> None:
     assert len(drawn["t"]) <= POINTS_DRAWN
     assert 3000.0 in drawn["p99"]
     assert None in drawn["p99"]
+
+
+def test_changes_far_outside_the_data_do_not_squeeze_the_chart() -> None:
+    """One change of last week in the list must not turn today's curve into a vertical line."""
+    findings = (sample.finding(at=100), sample.finding("top_k", at=-86400))
+    html = sample_page(findings=findings)
+    data = json.loads(re.search(r'id="data">(.*?)</script>', html, re.S)[1])  # type: ignore[index]
+    assert [mark["parameter"] for mark in data["marks"]] == ["temperature"]
+    assert "1 change lies outside the data and is not drawn." in html
+    assert 'id="row-1"' in html and 'id="row-2"' in html
 
 
 def test_counterfactual_on_another_grid_is_refused() -> None:

@@ -60,7 +60,7 @@ def test_table_reads_as_documented() -> None:
         "max_tokens 256 -> 1024  14:02  +221 [180, 262]  27 s  0.93  0.003  "
         "causal: 91 % longer outputs, 9 % queueing\n"
         "temperature 0.7 -> 0.9  13:40  +6 [-14, 25]     -     0.12  0.71   no effect\n"
-        "unexplained: 16 ms\n"
+        "unexplained: 16 ms"
     )
 
 
@@ -109,7 +109,9 @@ def test_data_cannot_steer_the_terminal() -> None:
 def test_no_changes_and_unknown_p99_are_said() -> None:
     """An empty table would look like a fault of the tool."""
     empty = Explanation("chat", sample.START, sample.START + 60, ())
-    assert render_table([empty], zone=UTC) == "P99  not known\nno parameter change was seen in this span\n"
+    assert (
+        render_table([empty], zone=UTC) == "P99  no movement found\nno parameter change was seen in this span"
+    )
 
 
 def test_several_services_are_told_apart() -> None:

@@ -132,7 +132,7 @@ def test_headline_without_a_cause_says_what_is_known() -> None:
     steady = sample.sample_explanation(findings=findings[:1], moved_at=None, p99_after=0.412)
     assert answer(steady) == "P99 of chat did not move: 412 ms. The one change did not move it."
     assert answer(Explanation("chat", 0, 60, ())) == (
-        "P99 of chat is not known for this span. No parameter change was seen in this span."
+        "No movement of the P99 of chat was found. No parameter change was seen in this span."
     )
 
 
