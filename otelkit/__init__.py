@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    import otelkit.record.parameters as parameters
     from otelkit.emit.setup import Instrumentation as Instrumentation
     from otelkit.emit.setup import instrument as instrument
     from otelkit.emit.setup import uninstrument as uninstrument
@@ -21,7 +22,13 @@ _EXPORTS: Final = {
 nothing."""
 
 
+_MODULES: Final = {"parameters": "otelkit.record.parameters"}
+"""Public modules by their public name."""
+
+
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return globals().setdefault(name, import_module(_MODULES[name]))
     module = _EXPORTS.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -31,4 +38,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_EXPORTS})
+    return sorted({*globals(), *_EXPORTS, *_MODULES})

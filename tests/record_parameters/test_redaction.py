@@ -27,12 +27,11 @@ RULES = Redactor()
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "password", "db_password", "api_key", "openaiApiKey", "OPENAI_API_KEY", "X-API-Key", "apikey", "client_secret",
-        "Authorization", "auth", "token", "hf_token", "github-token", "access_tokens", "cookie", "private_key", "dsn",
-        "subscription_key", "key",
-    ],
-)  # fmt: skip
+    (
+        "password db_password api_key openaiApiKey OPENAI_API_KEY X-API-Key apikey client_secret Authorization "
+        "auth token hf_token github-token access_tokens cookie private_key dsn subscription_key key"
+    ).split(),
+)
 @pytest.mark.parametrize("value", ["hunter2", 1234, 12.5, ["a", "b"], {"a": "b"}, b"bytes"])
 def test_a_parameter_named_like_a_secret_is_hidden_whatever_its_value(name: str, value: Any) -> None:
     """If this fails, credentials reach traces and metrics."""
@@ -41,11 +40,11 @@ def test_a_parameter_named_like_a_secret_is_hidden_whatever_its_value(name: str,
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "max_tokens", "max_output_tokens", "eos_token", "pad_token_id", "stop_token_ids", "prompt_cache_key", "top_k",
-        "max_token", "thinking_tokens", "logit_bias", "author", "keyboard", "secretary",
-    ],
-)  # fmt: skip
+    (
+        "max_tokens max_output_tokens eos_token pad_token_id stop_token_ids prompt_cache_key top_k max_token "
+        "thinking_tokens logit_bias author keyboard secretary"
+    ).split(),
+)
 def test_tuning_parameters_are_not_taken_for_secrets(name: str) -> None:
     """If this fails, the very parameters users tune read ``[redacted]``."""
     assert RULES.exported(name, 256) == 256
@@ -107,7 +106,7 @@ def test_content_and_large_values_leave_as_a_digest_that_tells_changes() -> None
 def test_user_rules_come_first_and_a_secret_shape_is_hidden_in_any_case(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """If this fails, users can't protect their own parameters, or can't see one that only looks like a secret."""
+    """If this fails, users can't protect a parameter, or can't see one that only looks like a secret."""
     rules = Redactor(hide=["*_rate"], digests=["route"], show=["AUTH_mode", "system*"])
     assert rules.exported("sample_rate", 1) == HIDDEN
     assert rules.exported("Route", "/a").startswith("sha256:")

@@ -1,0 +1,54 @@
+"""A sink in front of the sink: learns from finished generations which parameters are in use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from otelkit.model import CallSite, ChangeSource, Generation, ParameterChange, Sink
+from otelkit.record.guard import guarded
+from otelkit.record.parameters.reporting import Reporter
+from otelkit.record.parameters.store import ParameterStore
+
+
+class CallObserver:
+    """Passes on to ``inner`` what it gets, but for observed changes that were declared: those are known.
+
+    A generation is looked at where the inner sink has it built, off the request's path.
+
+    Args:
+        keep: called with each generation as well, for debug pages.
+    """
+
+    def __init__(
+        self,
+        inner: Sink,
+        store: ParameterStore,
+        reporter: Reporter,
+        keep: Callable[[Generation], None],
+    ) -> None:
+        self._inner = inner
+        self._store = store
+        self._reporter = reporter
+        self._keep = keep
+
+    def generation_started(self, call_site: CallSite) -> None:
+        self._store.call_begins()
+        self._inner.generation_started(call_site)
+
+    def generation(self, build: Callable[[], Generation]) -> None:
+        def observed() -> Generation:
+            generation = build()
+            with guarded("look at the parameters of a call"):
+                self._look_at(generation)
+            return generation
+
+        self._inner.generation(observed)
+
+    def change(self, change: ParameterChange) -> None:
+        if change.source is not ChangeSource.OBSERVED or not self._reporter.is_known(change):
+            self._inner.change(change)
+
+    def _look_at(self, generation: Generation) -> None:
+        trace_id = f"{generation.span.trace_id:032x}" if generation.span else ""
+        self._store.call_used(generation.parameters, generation.start_ns / 1e9, trace_id)
+        self._keep(generation)

@@ -1,0 +1,38 @@
+"""Which session (conversation) a call belongs to, where the service or its callers tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from typing import Final
+
+from opentelemetry import baggage
+
+from otelkit import semconv
+
+MAX_LENGTH: Final = 256
+_session: ContextVar[str] = ContextVar("otelkit_session", default="")
+
+
+@contextmanager
+def session(session_id: str) -> Iterator[None]:
+    """Calls within the block belong to this session; other threads and tasks are not concerned."""
+    token = _session.set(session_id[:MAX_LENGTH])
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # left in another context, which has its own value
+            _session.reset(token)
+
+
+def current_session_id() -> str:
+    """Of ``session``, else of the baggage entry ``session.id`` or ``gen_ai.conversation.id``, else empty."""
+    found = _session.get()
+    if found:
+        return found
+    for name in (semconv.SESSION_ID, semconv.CONVERSATION_ID):
+        carried = baggage.get_baggage(name)
+        if carried:
+            return str(carried)[:MAX_LENGTH]
+    return ""
