@@ -150,6 +150,24 @@ METRIC_CAUSAL_EDGE_CONFIDENCE: Final = "otelkit_causal_edge_confidence_ratio"
 # --- metrics of others that presets read --------------------------------------------------------------------------
 METRIC_HTTP_REQUEST_DURATION: Final = "http_request_duration_seconds"
 LABEL_HTTP_CODE: Final = "code"
+METRIC_SERVER_REQUEST_DURATION: Final = "gen_ai_server_request_duration_seconds"
+METRIC_SERVER_TIME_TO_FIRST_TOKEN: Final = "gen_ai_server_time_to_first_token_seconds"
+METRIC_SERVER_TIME_PER_OUTPUT_TOKEN: Final = "gen_ai_server_time_per_output_token_seconds"
+METRIC_VLLM_LATENCY: Final = "vllm:e2e_request_latency_seconds"
+METRIC_VLLM_RUNNING: Final = "vllm:num_requests_running"
+METRIC_VLLM_PROMPT_TOKENS: Final = "vllm:request_prompt_tokens"
+METRIC_VLLM_GENERATION_TOKENS: Final = "vllm:request_generation_tokens"
+METRIC_VLLM_TIME_TO_FIRST_TOKEN: Final = "vllm:time_to_first_token_seconds"
+METRIC_VLLM_INTER_TOKEN: Final = "vllm:inter_token_latency_seconds"
+LABEL_VLLM_MODEL: Final = "model_name"
+METRIC_ISTIO_LATENCY: Final = "istio_request_duration_milliseconds"
+LABEL_ISTIO_SERVICE: Final = "destination_service_name"
+LABEL_ISTIO_CODE: Final = "response_code"
+LABEL_ISTIO_REPORTER: Final = "reporter"
+METRIC_ENVOY_LATENCY: Final = "envoy_cluster_upstream_rq_time"
+METRIC_ENVOY_ARRIVALS: Final = "envoy_cluster_upstream_rq_total"
+METRIC_ENVOY_ACTIVE: Final = "envoy_cluster_upstream_rq_active"
+LABEL_ENVOY_CLUSTER: Final = "envoy_cluster_name"
 
 # --- metrics of others that dashboards read: Tempo's service graph, Prometheus itself -----------------------
 METRIC_SERVICE_GRAPH_REQUESTS: Final = "traces_service_graph_request_total"
@@ -233,14 +251,20 @@ RECORDED_P99: Final = "service:p99_latency_seconds:quantile"
 ``service:p99_latency_seconds:quantile_w`` (for instance ``quantile_1m``), likewise for p95 and p50."""
 RECORDED_LATENCY: Final = "latency_seconds"
 RECORDED_LATENCY_MS: Final = "latency_milliseconds"
+RECORDED_FIRST_TOKEN: Final = "time_to_first_chunk_seconds"
+RECORDED_TOKEN_TIME: Final = "time_per_output_chunk_seconds"
 RECORDED_QUANTILES: Final = (0.5, 0.95, 0.99)
 
 
 def recorded_quantile(quantile: float, window: str = "", metric: str = RECORDED_LATENCY) -> str:
     """Name of a recorded quantile: over the base window where ``window`` is empty, else over that window."""
-    digits = f"{quantile * 100:g}".replace(".", "")
-    name = f"service:p{digits}_{metric}:quantile"
+    name = f"service:{quantile_text(quantile)}_{metric}:quantile"
     return f"{name}_{window}" if window else name
+
+
+def quantile_text(quantile: float) -> str:
+    """``p99`` for 0.99, ``p999`` for 0.999."""
+    return "p" + f"{quantile * 100:g}".replace(".", "")
 
 
 def recorded_bucket_rate(window: str, metric: str = RECORDED_LATENCY) -> str:
@@ -248,6 +272,21 @@ def recorded_bucket_rate(window: str, metric: str = RECORDED_LATENCY) -> str:
     return f"service_le:{metric}_bucket:rate{window}"
 
 
+def recorded_histogram_rate(window: str, metric: str = RECORDED_LATENCY) -> str:
+    """The same where histograms are native: one series a service."""
+    return f"service:{metric}:rate{window}"
+
+
+def recorded_burn_rate(window: str) -> str:
+    """How many times faster than sustainable a service's error budget burnt over a window."""
+    return f"service_slo:burn_rate:ratio_{window}"
+
+
+RECORDED_BUDGET_USE: Final = "service_slo:budget_use:rate5m"
+"""Calls per second that broke an objective, divided by the share that may: burn rates are ratios of its means."""
+LABEL_SLO: Final = "slo"
+LABEL_SLO_WINDOW: Final = "slo_window"
+LABEL_BURN_ALERTS: Final = "burn_alerts"
 RECORDED_REQUESTS: Final = "service:requests:rate"
 """Calls that ended, per second; the window follows (``service:requests:rate1m``), as in the next ones."""
 RECORDED_ERRORS: Final = "service:errors:rate"

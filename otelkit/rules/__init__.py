@@ -2,6 +2,22 @@
 
 from __future__ import annotations
 
-from otelkit.rules.generate import HEADER, as_one_file, evaluation_interval, generate
+from otelkit.rules.generate import (
+    HEADER,
+    Generated,
+    as_one_file,
+    generate,
+    generate_alertmanager,
+    generate_with_warnings,
+)
+from otelkit.rules.steps import evaluation_interval
 
-__all__ = ["HEADER", "as_one_file", "evaluation_interval", "generate"]
+__all__ = [
+    "HEADER",
+    "Generated",
+    "as_one_file",
+    "evaluation_interval",
+    "generate",
+    "generate_alertmanager",
+    "generate_with_warnings",
+]

@@ -5,19 +5,27 @@ from __future__ import annotations
 from otelkit.spec.durations import Duration
 from otelkit.spec.loader import SPEC_FILE, load_spec, parse_spec
 from otelkit.spec.matchers import Matcher, parse_matchers, selector
-from otelkit.spec.model import Latency, Service, ServiceMetrics, Spec
+from otelkit.spec.model import Latency, Links, Service, Spec
+from otelkit.spec.objectives import BURN_ALERTS, Alert, BurnAlert, Parameter, Slo
 from otelkit.spec.presets import PRESETS, Preset, Series
+from otelkit.spec.resolved import ServiceMetrics
 
 __all__ = [
+    "BURN_ALERTS",
     "PRESETS",
     "SPEC_FILE",
+    "Alert",
+    "BurnAlert",
     "Duration",
     "Latency",
+    "Links",
     "Matcher",
+    "Parameter",
     "Preset",
     "Series",
     "Service",
     "ServiceMetrics",
+    "Slo",
     "Spec",
     "load_spec",
     "parse_matchers",

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
-from otelkit import semconv
+from otelkit.emit.histogram import duration_bounds
 from otelkit.spec.durations import Duration
 from otelkit.spec.matchers import Matcher, equality_matchers, parse_matchers
+from otelkit.spec.objectives import Alert, Matchers, Parameter, Slo, Strict
 from otelkit.spec.presets import PRESETS, Preset
+from otelkit.spec.resolved import ServiceMetrics
+from otelkit.spec.values import Seconds
 
-_METRIC: Final = r"^[a-zA-Z_:][a-zA-Z0-9_:]*$"
-MetricName = Annotated[str, StringConstraints(pattern=_METRIC)]
+MetricName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_:][a-zA-Z0-9_:]*$")]
 LabelName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
+Url = Annotated[str, StringConstraints(pattern=r"^https?://[^\s]+$")]
+
+SLO_WINDOW: Final = Duration.parse("5m")
+"""What burn rates are built from; recorded for every service that has an objective."""
 
 
 def _known_preset(name: str) -> str:
@@ -23,15 +28,11 @@ def _known_preset(name: str) -> str:
     return name
 
 
-def _checked_matchers(text: str) -> str:
-    parse_matchers(text)
-    return text
-
-
 def _checked_selector(value: str | dict[str, str]) -> str | dict[str, str]:
     if isinstance(value, str):
-        return _checked_matchers(value)
-    equality_matchers(value)
+        parse_matchers(value)
+    else:
+        equality_matchers(value)
     return value
 
 
@@ -40,29 +41,37 @@ def _histogram_alone(value: Any) -> Any:
     return {"histogram": value} if isinstance(value, str) else value
 
 
+def _ascending(bounds: tuple[float, ...]) -> tuple[float, ...]:
+    if list(bounds) != sorted(set(bounds)):
+        raise ValueError("bounds must ascend, each once")
+    return bounds
+
+
 PresetName = Annotated[str, AfterValidator(_known_preset)]
-Matchers = Annotated[str, AfterValidator(_checked_matchers)]
 Windows = Annotated[tuple[Duration, ...], Field(min_length=1)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+class Latency(Strict):
+    """Which histogram holds the latency, and where its bounds lie."""
+
+    histogram: MetricName | None = Field(default=None, description="Name of the histogram, without _bucket.")
+    unit: Literal["s", "ms"] | None = Field(default=None, description="Unit of its bounds.")
+    buckets: Annotated[tuple[float, ...], Field(min_length=1), AfterValidator(_ascending)] | None = Field(
+        default=None, description="Its finite bounds, in its unit; else those that the preset is known for."
+    )
+    sharpened: tuple[Seconds, ...] = Field(
+        default=(),
+        description="What OTELKIT_LATENCY_SLO_SECONDS is set to in the service: adds bounds around each.",
+    )
 
 
-class Latency(_Strict):
-    """Which histogram holds the latency."""
-
-    histogram: MetricName = Field(description="Name of the histogram, without _bucket.")
-    unit: Literal["s", "ms"] = Field(default="s", description="Unit of its bucket bounds.")
-
-
-class Service(_Strict):
+class Service(Strict):
     """One service. What is not given here comes from the preset and from the top of the file."""
 
-    name: str = Field(min_length=1, description="Value of the label `service` on all recorded series.")
-    preset: PresetName | None = Field(
-        default=None, description="The kind of service, that is which metrics it has."
+    name: str = Field(
+        min_length=1, pattern=r"^[^\x00-\x1f]+$", description="The label `service` on all recorded series."
     )
+    preset: PresetName | None = Field(default=None, description="The kind of service: which metrics it has.")
     selector: Annotated[str | dict[str, str], AfterValidator(_checked_selector)] | None = Field(
         default=None,
         description="Picks the service's series where they carry no label with its name: "
@@ -70,6 +79,9 @@ class Service(_Strict):
     )
     latency: Annotated[Latency, BeforeValidator(_histogram_alone)] | None = Field(
         default=None, description="The latency histogram, where it is not the preset's."
+    )
+    native: bool | None = Field(
+        default=None, description="Its histograms are native, or converted on scraping: no _bucket series."
     )
     service_label: LabelName | None = Field(
         default=None, description="Label that holds the service's name in its metrics."
@@ -81,37 +93,34 @@ class Service(_Strict):
         default=None, description="Window of service:p99_latency_seconds:quantile."
     )
     windows: Windows | None = Field(default=None, description="Short windows recorded besides it.")
+    split_by: tuple[LabelName, ...] | None = Field(
+        default=None, description="Labels of the latency histogram to record P99 by, such as a parameter."
+    )
+    slos: tuple[Slo, ...] | None = Field(default=None, description="Objectives; else those at the top.")
+    alerts: tuple[Alert, ...] | None = Field(default=None, description="Alerts; else those at the top.")
+    alert_when_absent: bool | None = Field(
+        default=None, description="Alert when the service's latency metric is gone."
+    )
+    parameters: tuple[Parameter, ...] | None = Field(
+        default=None, description="Parameters of interest; else those at the top."
+    )
+    controls: tuple[str, ...] | None = Field(
+        default=None, description="Services that share its load and not its changes; else all others."
+    )
+    depends_on: tuple[str, ...] = Field(default=(), description="Services that it calls; never its controls.")
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceMetrics:
-    """A service with every default filled in: what rules are written from and series are read by."""
+class Links(Strict):
+    """Where alerts point to."""
 
-    name: str
-    preset: Preset
-    latency: str
-    unit: str
-    service_label: str
-    own_selector: bool
-    """Picked by matchers of its own rather than by the label that names services."""
-    matchers: tuple[Matcher, ...]
-    """Pick the service's series in its own metrics."""
-    errors: tuple[Matcher, ...]
-    base_window: Duration
-    windows: tuple[Duration, ...]
-    """Ascending, each once."""
-
-    @property
-    def seconds_per_unit(self) -> float:
-        return 0.001 if self.unit == "ms" else 1.0
-
-    @property
-    def recorded_latency(self) -> str:
-        """The part of recorded bucket series' names that states the unit of their bounds."""
-        return semconv.RECORDED_LATENCY_MS if self.unit == "ms" else semconv.RECORDED_LATENCY
+    runbooks: str = Field(default="docs/runbooks", description="Address of the folder with the runbooks.")
+    dashboards: str = Field(default="http://127.0.0.1:3000", description="Address of Grafana.")
+    rollback_webhook: Url | None = Field(
+        default=None, description="Where Alertmanager posts alerts that may be answered by a rollback."
+    )
 
 
-class Spec(_Strict):
+class Spec(Strict):
     """The whole of ``otelkit.yaml``.
 
     Without any service, rules cover every service that has the preset's metrics.
@@ -126,15 +135,28 @@ class Spec(_Strict):
         default=(Duration.parse("1m"), Duration.parse("5m")),
         description="Short windows that P50, P95 and P99 are recorded over as well.",
     )
+    slos: tuple[Slo, ...] = Field(default=(), description="Objectives of services that state none.")
+    alerts: tuple[Alert, ...] = Field(default=(), description="Alerts of services that state none.")
+    alert_when_absent: bool = Field(
+        default=True, description="Alert when a listed service's latency metric is gone."
+    )
+    parameters: tuple[Parameter, ...] = Field(default=(), description="Parameters of interest.")
+    split_by: tuple[LabelName, ...] = Field(default=(), description="Labels to record P99 by.")
+    split_limit: int = Field(
+        default=20, ge=1, description="A service with more values of such a label than this is not split."
+    )
+    native: bool = Field(default=False, description="Histograms are native.")
     scrape_interval: Duration = Field(
         default=Duration.parse("15s"), description="How often Prometheus scrapes the services."
     )
     evaluation_interval: Duration = Field(
         default=Duration.parse("15s"), description="How often rules over the shortest windows are evaluated."
     )
-    prometheus: str | None = Field(
+    instances: int = Field(default=3, ge=1, description="Processes per service, to estimate what rules cost.")
+    prometheus: Url | None = Field(
         default=None, description="Address of Prometheus, for otelkit's own queries."
     )
+    links: Links = Field(default=Links(), description="Where alerts point to.")
 
     def service(self, name: str) -> ServiceMetrics:
         """The service of that name; one that the file does not list gets the file's defaults."""
@@ -149,22 +171,46 @@ class Spec(_Strict):
 
     def _resolve(self, service: Service) -> ServiceMetrics:
         preset = PRESETS[service.preset or self.preset]
+        latency = service.latency or Latency()
         label = service.service_label or preset.service_label
-        if service.selector is None:
-            matchers: tuple[Matcher, ...] = (Matcher(label, "=", service.name),)
-        elif isinstance(service.selector, str):
-            matchers = parse_matchers(service.selector)
-        else:
-            matchers = equality_matchers(service.selector)
+        slos = self.slos if service.slos is None else service.slos
+        windows = {*(service.windows or self.windows), *((SLO_WINDOW,) if slos else ())}
         return ServiceMetrics(
             name=service.name,
             preset=preset,
-            latency=service.latency.histogram if service.latency else preset.latency,
-            unit=service.latency.unit if service.latency else preset.unit,
+            latency=latency.histogram or preset.latency,
+            unit=latency.unit or preset.unit,
+            native=self.native if service.native is None else service.native,
+            buckets=_bounds(latency, preset),
             service_label=label,
             own_selector=service.selector is not None,
-            matchers=matchers,
+            matchers=(*_matchers(service, label), *preset.always),
             errors=parse_matchers(service.errors) if service.errors is not None else preset.errors,
             base_window=service.base_window or self.base_window,
-            windows=tuple(sorted(set(service.windows or self.windows))),
+            windows=tuple(sorted(windows)),
+            split_by=self.split_by if service.split_by is None else service.split_by,
+            slos=slos,
+            alerts=self.alerts if service.alerts is None else service.alerts,
+            alert_when_absent=self.alert_when_absent
+            if service.alert_when_absent is None
+            else service.alert_when_absent,
         )
+
+
+def _matchers(service: Service, label: str) -> tuple[Matcher, ...]:
+    if service.selector is None:
+        return (Matcher(label, "=", service.name),)
+    if isinstance(service.selector, str):
+        return parse_matchers(service.selector)
+    return equality_matchers(service.selector)
+
+
+def _bounds(latency: Latency, preset: Preset) -> tuple[float, ...] | None:
+    """Finite bounds in the histogram's own unit, as far as they are known."""
+    if latency.buckets is not None:
+        return latency.buckets
+    if latency.sharpened:
+        return duration_bounds(latency.sharpened)
+    if latency.histogram in (None, preset.latency):
+        return preset.buckets
+    return None

@@ -25,12 +25,12 @@ services:
 
 
 def rules_of(spec: Spec) -> dict[str, list[dict[str, Any]]]:
-    """Recorded series -> its rules."""
+    """Recorded series, or alert -> its rules."""
     found: dict[str, list[dict[str, Any]]] = {}
     for text in generate(spec).values():
         for group in yaml.safe_load(text)["groups"]:
             for rule in group["rules"]:
-                found.setdefault(rule["record"], []).append(rule)
+                found.setdefault(rule.get("record", rule.get("alert")), []).append(rule)
     return found
 
 

@@ -1,0 +1,53 @@
+"""A service with every default filled in: what rules are written from and series are read by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from otelkit import semconv
+from otelkit.spec.durations import Duration
+from otelkit.spec.matchers import Matcher
+from otelkit.spec.objectives import Alert, Slo
+from otelkit.spec.presets import Preset
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceMetrics:
+    """One service of a spec."""
+
+    name: str
+    preset: Preset
+    latency: str
+    """The latency histogram, without ``_bucket``."""
+    unit: str
+    """``s`` or ``ms``: unit of the latency histogram."""
+    native: bool
+    """Histograms are native ones (or converted by Prometheus on scraping), so there is no ``_bucket``."""
+    buckets: tuple[float, ...] | None
+    """Finite bounds of the latency histogram in its own unit, ascending; None where they are not known."""
+    service_label: str
+    own_selector: bool
+    """Picked by matchers of its own rather than by the label that names services."""
+    matchers: tuple[Matcher, ...]
+    """Pick the service's series in its own metrics."""
+    errors: tuple[Matcher, ...]
+    base_window: Duration
+    windows: tuple[Duration, ...]
+    """Ascending, each once."""
+    split_by: tuple[str, ...]
+    slos: tuple[Slo, ...]
+    alerts: tuple[Alert, ...]
+    alert_when_absent: bool
+
+    @property
+    def seconds_per_unit(self) -> float:
+        return 0.001 if self.unit == "ms" else 1.0
+
+    @property
+    def recorded_latency(self) -> str:
+        """The part of recorded bucket series' names that states the unit of their bounds."""
+        return semconv.RECORDED_LATENCY_MS if self.unit == "ms" else semconv.RECORDED_LATENCY
+
+    def in_own_unit(self, seconds: float) -> float:
+        """A threshold as the latency histogram's bounds would write it."""
+        return round(seconds / self.seconds_per_unit, 9)
