@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    import otelkit.record.parameters as parameters
+    from otelkit.record import parameters as parameters
     from otelkit.emit.setup import Instrumentation as Instrumentation
     from otelkit.emit.setup import instrument as instrument
     from otelkit.emit.setup import uninstrument as uninstrument

@@ -25,26 +25,28 @@ from otelkit.record.stable import normalise, stable_text
 RULES = Redactor()
 
 
-@pytest.mark.parametrize(
-    "name",
-    (
-        "password db_password api_key openaiApiKey OPENAI_API_KEY X-API-Key apikey client_secret Authorization "
-        "auth token hf_token github-token access_tokens cookie private_key dsn subscription_key key"
-    ).split(),
+def words(text: str) -> list[str]:
+    return text.split()
+
+
+SECRETS = words(
+    "password db_password api_key openaiApiKey OPENAI_API_KEY X-API-Key apikey client_secret Authorization auth "
+    "token hf_token github-token access_tokens cookie private_key dsn subscription_key key"
 )
+HARMLESS = words(
+    "max_tokens max_output_tokens eos_token pad_token_id stop_token_ids prompt_cache_key top_k max_token "
+    "thinking_tokens logit_bias author keyboard secretary"
+)
+
+
+@pytest.mark.parametrize("name", SECRETS)
 @pytest.mark.parametrize("value", ["hunter2", 1234, 12.5, ["a", "b"], {"a": "b"}, b"bytes"])
 def test_a_parameter_named_like_a_secret_is_hidden_whatever_its_value(name: str, value: Any) -> None:
     """If this fails, credentials reach traces and metrics."""
     assert RULES.exported(name, value) == HIDDEN
 
 
-@pytest.mark.parametrize(
-    "name",
-    (
-        "max_tokens max_output_tokens eos_token pad_token_id stop_token_ids prompt_cache_key top_k max_token "
-        "thinking_tokens logit_bias author keyboard secretary"
-    ).split(),
-)
+@pytest.mark.parametrize("name", HARMLESS)
 def test_tuning_parameters_are_not_taken_for_secrets(name: str) -> None:
     """If this fails, the very parameters users tune read ``[redacted]``."""
     assert RULES.exported(name, 256) == 256
