@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from otelkit.emit import self_metrics
+from otelkit.emit import notices, self_metrics
 from otelkit.emit.attach import Attachment
 from otelkit.emit.events import emit_change
 from otelkit.emit.metrics import GenerationMetrics
@@ -26,6 +26,7 @@ class Pipeline:
     Args:
         service: ``service.name`` of the process.
         prepare: called once, before the first call or change.
+        say_in_child: said by a forked child that records a generation.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Pipeline:
         attachment: Attachment,
         *,
         prepare: Callable[[], None] | None = None,
+        say_in_child: str = "",
     ) -> None:
         self._service = service
         self._metrics = metrics
@@ -44,6 +46,8 @@ class Pipeline:
         self._selection = selection
         self._attachment = attachment
         self._prepare = prepare
+        self._say_in_child = say_in_child
+        self._is_child = False
         self._route: Route = NoRoute()
         self._cpu_seconds: float | None = None
         self._accounted_at = 0.0
@@ -55,6 +59,8 @@ class Pipeline:
         self._metrics.started(call_site)
 
     def generation(self, generation: Generation) -> None:
+        if self._is_child and self._say_in_child:
+            notices.say_once(self._say_in_child)
         selected = self._selection.select(generation)
         self._metrics.ended(generation, traced=selected.traced)
         if selected.steps:
@@ -101,6 +107,7 @@ class Pipeline:
         self._attachment.shutdown(timeout)
 
     def after_fork(self) -> None:
+        self._is_child = True
         self._route = NoRoute()
         self._cpu_seconds = None
         self._metrics.after_fork()

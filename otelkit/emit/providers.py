@@ -41,7 +41,7 @@ from opentelemetry.sdk.environment_variables import (
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from opentelemetry.sdk.trace.sampling import Sampler
+from opentelemetry.sdk.trace.sampling import DEFAULT_ON, Sampler
 
 from otelkit.emit import notices, self_metrics
 from otelkit.emit.otlp.delivery import DEFAULT_TIMEOUT, Counts, Delivery, shut_down
@@ -255,7 +255,7 @@ def _sampler() -> Sampler | None:
         return None
     argument = os.environ.get(OTEL_TRACES_SAMPLER_ARG)
     sampler = _load("opentelemetry_traces_sampler", name, lambda factory: factory(argument))
-    return sampler if isinstance(sampler, Sampler) else None
+    return sampler if isinstance(sampler, Sampler) else DEFAULT_ON
 
 
 def _id_generator() -> Any:

@@ -36,7 +36,7 @@ class AdaptiveRate:
         """In this second."""
         self._offered_rate = self._priority_rate = 0.0
         """Smoothed, per second."""
-        self.share = 1.0
+        self.share = 1.0 if budget > 0 else 0.0
         """Of items without priority, the share to choose now."""
 
     def offer(self, items: int, *, priority: bool = False) -> None:

@@ -10,10 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from opentelemetry import trace
 from opentelemetry.sdk.environment_variables import OTEL_SDK_DISABLED
 from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client import values as prometheus_values
 
+from otelkit import semconv
 from otelkit.emit import notices, settings
 from otelkit.emit.attach import Attachment
 from otelkit.emit.metrics import GenerationMetrics
@@ -24,8 +26,8 @@ from otelkit.emit.selection import StepSelection
 from otelkit.emit.self_metrics import SelfMetrics
 from otelkit.emit.settings import Settings
 from otelkit.emit.sink import QueueSink
-from otelkit.record import instrumentation
-from otelkit.record.runtime import service_name_from_environment
+from otelkit.record import guard, instrumentation
+from otelkit.record.runtime import UNKNOWN_SERVICE, service_name_from_environment
 
 
 @dataclass
@@ -62,6 +64,10 @@ class Instrumentation:
         self._own.unregister()
 
 
+_UNSEEN_IN_CHILD: Final = (
+    "otelkit: this process was forked from one that serves /metrics, and its metrics are not on that page. "
+    "Set PROMETHEUS_MULTIPROC_DIR to an empty directory before the start to have all processes on it."
+)
 _lock: Final = threading.Lock()
 _current: Instrumentation | None = None
 
@@ -75,7 +81,7 @@ def instrument(
     """Record every call of a model in this process. Calling it again changes nothing.
 
     Reads the standard OTEL_* variables and otelkit's own (``settings``). Nothing is exported unless they say
-    where to; ``providers`` has the rules. A fault here is logged and leaves the service as it was.
+    where to; ``providers`` has the rules. A fault here is logged, and the service goes on without otelkit.
 
     Args:
         service_name: sets ``OTEL_SERVICE_NAME`` for this process and its children.
@@ -85,7 +91,7 @@ def instrument(
             as in ``otelkit run``.
 
     Returns:
-        What was set up; None when OTEL_SDK_DISABLED is true.
+        What was set up; None when OTEL_SDK_DISABLED is true, or on a fault.
     """
     global _current
     if os.environ.get(OTEL_SDK_DISABLED, "").strip().lower() == "true":
@@ -94,9 +100,12 @@ def instrument(
         if _current is None:
             if service_name:
                 os.environ["OTEL_SERVICE_NAME"] = service_name
-            _current = _set_up(registry, defer_providers)
-            instrumentation.install(_current.sink, service=_current.service)
-            _end_before_others()
+            try:
+                _current = _set_up(registry, defer_providers)
+                instrumentation.install(_current.sink, service=_current.service)
+                _end_before_others()
+            except Exception:
+                guard.fault("set itself up")
         return _current
 
 
@@ -139,7 +148,7 @@ def _set_up(registry: CollectorRegistry, defer_providers: bool) -> Instrumentati
         notices.say_once(
             "otelkit: prometheus multiprocess mode keeps no exemplars; metrics go on without them."
         )
-    service = service_name_from_environment()
+    service = _service_name()
     sink: QueueSink
     own = SelfMetrics(service, registry, pending=None if multiprocess else lambda: sink.pending())
     metrics = GenerationMetrics(
@@ -159,11 +168,23 @@ def _set_up(registry: CollectorRegistry, defer_providers: bool) -> Instrumentati
         prepare = own_providers.set_up
     else:
         own_providers.set_up()
-    pipeline = Pipeline(service, metrics, own, selection, attachment, prepare=prepare)
+    in_child = "" if multiprocess or chosen.metrics_port is None else _UNSEEN_IN_CHILD
+    pipeline = Pipeline(service, metrics, own, selection, attachment, prepare=prepare, say_in_child=in_child)
     sink = QueueSink(pipeline, chosen.queue_size)
+    if not defer_providers:
+        attachment.hook()
     page = None
     if chosen.metrics_port is not None:
         page = open_page(chosen.metrics_host, chosen.metrics_port, registry, multiprocess=multiprocess)
         if page is not None:
             chosen = replace(chosen, metrics_port=page.port)
     return Instrumentation(service, sink, chosen, page, metrics, own)
+
+
+def _service_name() -> str:
+    """``service.name`` by the environment, else by the provider that the program has set."""
+    name = service_name_from_environment()
+    resource = getattr(trace.get_tracer_provider(), "resource", None)
+    if name == UNKNOWN_SERVICE and resource is not None:
+        return str(resource.attributes.get(semconv.SERVICE_NAME, name))
+    return name

@@ -87,6 +87,8 @@ class QueueSink:
         Returns:
             False when that takes longer than ``timeout`` seconds.
         """
+        if self._closed:
+            return True
         end = time.monotonic() + timeout
         if not self._ask(_Flush(), timeout):
             return False
