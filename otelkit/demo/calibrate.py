@@ -13,9 +13,6 @@ from otelkit.demo import load
 from otelkit.demo.model_server import SLOTS
 from otelkit.errors import OtelkitError, UsageError
 
-UTILISATION: Final = 0.6
-"""Share of the machine that the load takes under the heaviest settings; a surge then still fits, without
-endless queues."""
 LOWEST_RATE: Final = 0.5
 """Requests a second below which minutes hold too few answers for a P99."""
 HIGHEST_RATE: Final = 8.0
@@ -61,7 +58,7 @@ async def measure(url: str, *, seconds: float, seed: int, callers: int = SLOTS) 
     return Capacity(answers / took, tokens / took)
 
 
-def choose_rate(capacity: Capacity, wanted: float | None) -> float:
+def choose_rate(capacity: Capacity, *, utilisation: float, wanted: float | None) -> float:
     """Requests a second for the load: what the user wants if the machine carries it, else a share of its
     capacity.
 
@@ -76,15 +73,15 @@ def choose_rate(capacity: Capacity, wanted: float | None) -> float:
             raise OtelkitError(
                 f"--rate {wanted:g}: this machine is too slow: under the script's heaviest settings it "
                 f"carries {carried:.2f} requests/s, so queues would grow without end.",
-                hint=f"Use --rate {carried * UTILISATION:.1f} or less, or leave it out.",
+                hint=f"Use --rate {carried * utilisation:.1f} or less, or leave it out.",
             )
         return wanted
-    rate = min(HIGHEST_RATE, carried * UTILISATION)
+    rate = min(HIGHEST_RATE, carried * utilisation)
     if rate < LOWEST_RATE:
         raise OtelkitError(
             f"this machine is too slow for the demo: it carries {carried:.2f} requests/s "
             f"({capacity.tokens_per_second:.0f} tokens/s), and a P99 needs at least "
-            f"{LOWEST_RATE / UTILISATION:.2f}.",
+            f"{LOWEST_RATE / utilisation:.2f}.",
             hint="Close other programs, or give --model a smaller model.",
         )
     return rate

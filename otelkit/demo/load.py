@@ -23,9 +23,9 @@ from typing import Final
 import httpx
 
 EXTRACT: Final = "azure_llm_conversation_extract.csv"
-CONTEXT_SCALE: Final = 64
-"""A trace's prompt tokens per prompt token of ours: what a small model on a small machine carries."""
-MOST_PROMPT_TOKENS: Final = 48
+CONTEXT_SCALE: Final = 256
+"""Prompt tokens of the trace per word in ours: what a small model on a small machine carries."""
+MOST_PROMPT_WORDS: Final = 32
 OUTPUT_SCALE: Final = 3
 """Likewise for the length of the answer that a caller asks for."""
 LATE_AFTER_SECONDS: Final = 0.05
@@ -117,9 +117,9 @@ def plan(
         at = clock.time_of(position)
         if at >= seconds:
             break
-        prompt_tokens = min(MOST_PROMPT_TOKENS, max(4, row.context_tokens // CONTEXT_SCALE))
+        words = min(MOST_PROMPT_WORDS, max(1, row.context_tokens // CONTEXT_SCALE))
         wish = max(1, row.generated_tokens // OUTPUT_SCALE)
-        planned.append(PlannedRequest(at, prompt(prompt_tokens, seed * 1_000_003 + number), wish))
+        planned.append(PlannedRequest(at, prompt(words, seed * 1_000_003 + number), wish))
     return tuple(planned)
 
 
@@ -150,17 +150,17 @@ _WORDS: Final = (
 )
 
 
-def prompt(tokens: int, seed: int) -> str:
-    """A text of about ``tokens`` tokens, the same for the same arguments: its words are common, of about a
-    token each."""
-    words = random.Random(seed).choices(_WORDS, k=max(1, tokens - 8))
-    return f"Write a long story about: {' '.join(words)}."
+def prompt(words: int, seed: int) -> str:
+    """A request for a story about ``words`` common words, which are about a token each.
+
+    The same for the same arguments.
+    """
+    return f"Write a long story about: {' '.join(random.Random(seed).choices(_WORDS, k=words))}."
 
 
 async def send(client: httpx.AsyncClient, url: str, request: PlannedRequest) -> tuple[int, str]:
     """Send one request and read its answer to the end; the number of chunks and the error, empty if none."""
     body = {
-        "model": "demo",
         "stream": True,
         "max_tokens": request.max_tokens,
         "messages": [{"role": "user", "content": request.prompt}],

@@ -24,6 +24,8 @@ def serve(model: Path, *, port: int, threads: int) -> None:
     Raises:
         RuntimeError: the model can't be loaded.
     """
+    # Read when the native library is loaded: a thread that waits for another must not burn its processor.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     import xllamacpp
 
     # Blocked before the server's threads start, so that they inherit it and the wait below is the only
@@ -33,6 +35,7 @@ def serve(model: Path, *, port: int, threads: int) -> None:
 
     parameters = xllamacpp.CommonParams()
     parameters.model.path = str(model)
+    parameters.model_alias = {model.stem}
     parameters.n_ctx = SLOTS * CONTEXT_TOKENS_PER_SLOT
     parameters.n_parallel = SLOTS
     parameters.cpuparams.n_threads = threads
@@ -47,12 +50,14 @@ def serve(model: Path, *, port: int, threads: int) -> None:
 
 
 def default_threads() -> int:
-    """Threads for the model: one processor is left to the service and its observers.
+    """Threads for the model: one processor is left to the service and to whoever observes it.
 
-    The model's threads wait for each other after every layer; were one of them to share its processor, all
-    would stand still with it, and the latencies would tell of the demo rather than of the service.
+    The model's threads wait for each other hundreds of times per token; were one of them to share its
+    processor, all would stand still with it, and P99 would tell of the demo rather than of the service. More
+    than a few make a model this small no faster.
     """
-    return max(1, min(4, len(os.sched_getaffinity(0)) - 1 if hasattr(os, "sched_getaffinity") else 4))
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(1, min(4, (processors or 1) - 1))
 
 
 def main() -> None:

@@ -108,23 +108,23 @@ def run(options: Options) -> Result:
         otlp = options.otlp or everything.enter_context(OtlpReceiver(directory)).endpoint
         supervisor = everything.enter_context(Supervisor(logs))
         say(f"loading the model {model.name}")
-        model_url = stack.start_model_server(supervisor, model)
+        server = stack.start_model_server(supervisor, model)
         settings = script.SettingsFile(directory / "service-settings.json", scripted.heaviest)
 
         say(f"measuring for {CALIBRATION_SECONDS:.0f} s what this machine carries")
         bare = stack.start_service(
-            supervisor, model_url=model_url, settings=settings.path, port=ports["service"], telemetry=None
+            supervisor, model=server, settings=settings.path, port=ports["service"], telemetry=None
         )
         url = stack.chat_url(ports["service"])
         capacity = asyncio.run(calibrate.measure(url, seconds=CALIBRATION_SECONDS, seed=options.seed))
         supervisor.stop(bare)
-        rate = calibrate.choose_rate(capacity, options.rate)
+        rate = calibrate.choose_rate(capacity, utilisation=scripted.utilisation, wanted=options.rate)
         requests = load.plan(rate=rate, seconds=scripted.seconds, seed=options.seed, surges=scripted.surges)
         settings.replace(scripted.base)
 
         stack.start_service(
             supervisor,
-            model_url=model_url,
+            model=server,
             settings=settings.path,
             port=ports["service"],
             telemetry=stack.telemetry_environment(

@@ -55,6 +55,8 @@ class Script:
     changes: tuple[ScriptedChange, ...]
     surges: tuple[RateSpan, ...]
     base: Mapping[str, Any]
+    utilisation: float = 0.6
+    """Share of what the machine carries under the heaviest settings that the load takes outside of surges."""
 
     @property
     def heaviest(self) -> dict[str, Any]:

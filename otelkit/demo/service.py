@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import openai
 import uvicorn
+from openai.types.chat import ChatCompletionChunk
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -53,44 +54,56 @@ class Settings:
         return self._values
 
 
-def create_app(client: openai.AsyncOpenAI, settings: Settings) -> Starlette:
-    """The service as an ASGI application."""
+class Chat:
+    """The endpoint's handler."""
 
-    async def complete(request: Request) -> Response:
+    def __init__(self, client: openai.AsyncOpenAI, model: str, settings: Settings) -> None:
+        self._client = client
+        self._model = model
+        self._settings = settings
+
+    async def complete(self, request: Request) -> Response:
+        """Answer a chat completion request with the model's stream."""
         try:
             body = await request.json()
             messages = body["messages"]
             wish = body.get("max_tokens")
         except (ValueError, KeyError, AttributeError) as error:
-            return JSONResponse(
-                {"error": {"message": f"not a chat completion request: {error!r}"}}, status_code=400
-            )
-        parameters = dict(settings.current())
+            return _failure(400, f"not a chat completion request: {error!r}")
+        parameters = dict(self._settings.current())
         if isinstance(wish, int):
             parameters["max_tokens"] = min(wish, parameters.get("max_tokens", wish))
         try:
-            chunks = await client.chat.completions.create(
-                model=body.get("model", "default"), messages=messages, stream=True, **parameters
+            chunks = await self._client.chat.completions.create(
+                model=self._model, messages=messages, stream=True, **parameters
             )
         except openai.APIStatusError as error:
-            return JSONResponse({"error": {"message": str(error)}}, status_code=error.status_code)
+            return _failure(error.status_code, str(error))
         except openai.APIConnectionError as error:
-            return JSONResponse({"error": {"message": str(error)}}, status_code=502)
+            return _failure(502, str(error))
+        return StreamingResponse(_events(chunks), media_type="text/event-stream")
 
-        async def events() -> AsyncIterator[str]:
-            async for chunk in chunks:
-                yield f"data: {chunk.model_dump_json(exclude_unset=True)}\n\n"
-            yield "data: [DONE]\n\n"
 
-        return StreamingResponse(events(), media_type="text/event-stream")
+async def _events(chunks: openai.AsyncStream[ChatCompletionChunk]) -> AsyncIterator[str]:
+    async for chunk in chunks:
+        yield f"data: {chunk.model_dump_json(exclude_unset=True)}\n\n"
+    yield "data: [DONE]\n\n"
 
-    async def health(request: Request) -> Response:
-        return JSONResponse({"status": "ok"})
 
+def _failure(status: int, message: str) -> Response:
+    return JSONResponse({"error": {"message": message}}, status_code=status)
+
+
+async def _health(request: Request) -> Response:
+    return JSONResponse({"status": "ok"})
+
+
+def create_app(chat: Chat) -> Starlette:
+    """The service as an ASGI application."""
     return Starlette(
         routes=[
-            Route("/v1/chat/completions", complete, methods=["POST"]),
-            Route("/health", health, methods=["GET"]),
+            Route("/v1/chat/completions", chat.complete, methods=["POST"]),
+            Route("/health", _health, methods=["GET"]),
         ]
     )
 
@@ -99,13 +112,14 @@ def main() -> None:
     """Entry point of the process."""
     parser = argparse.ArgumentParser(description="A chat service in front of a language model.")
     parser.add_argument("--model-url", required=True, help="base URL of an OpenAI-compatible model server")
+    parser.add_argument("--model", required=True, help="the model's name on that server")
     parser.add_argument("--settings", type=Path, required=True, help="JSON file of generation parameters")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     client = openai.AsyncOpenAI(base_url=arguments.model_url, api_key="not-needed", timeout=60.0)
-    app = create_app(client, Settings(arguments.settings))
+    app = create_app(Chat(client, arguments.model, Settings(arguments.settings)))
     uvicorn.run(
         app, host=arguments.host, port=arguments.port, log_level="warning", timeout_graceful_shutdown=5
     )

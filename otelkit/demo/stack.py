@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -21,8 +22,17 @@ _SERVICE_FILE: Final = Path(__file__).with_name("service.py")
 _OTELKIT: Final = "from otelkit.cli.main import main; main()"
 
 
-def start_model_server(supervisor: Supervisor, model: Path) -> str:
-    """Start it and wait until the model is loaded; the base URL of its OpenAI-compatible endpoint.
+@dataclass(frozen=True, slots=True)
+class ModelServer:
+    """A loaded model."""
+
+    name: str
+    url: str
+    """Base URL of its OpenAI-compatible endpoint."""
+
+
+def start_model_server(supervisor: Supervisor, model: Path) -> ModelServer:
+    """Start it and wait until the model is loaded.
 
     Raises:
         ModelUnavailable: ``model`` is no GGUF file.
@@ -32,13 +42,13 @@ def start_model_server(supervisor: Supervisor, model: Path) -> str:
     command = ["-m", "otelkit.demo.model_server", "--model", str(check_gguf(model)), "--port", str(port)]
     child = supervisor.start("model server", [sys.executable, *command])
     child.wait_until(lambda: _answers(f"http://{HOST}:{port}/health"), timeout=120)
-    return f"http://{HOST}:{port}/v1"
+    return ModelServer(model.stem, f"http://{HOST}:{port}/v1")
 
 
 def start_service(
     supervisor: Supervisor,
     *,
-    model_url: str,
+    model: ModelServer,
     settings: Path,
     port: int,
     telemetry: Mapping[str, str] | None,
@@ -50,7 +60,7 @@ def start_service(
     """
     # -P: its folder must not come on the module path, for the service is to see no more of otelkit than any
     # user's service would.
-    command = [sys.executable, "-P", str(_SERVICE_FILE), "--model-url", model_url]
+    command = [sys.executable, "-P", str(_SERVICE_FILE), "--model-url", model.url, "--model", model.name]
     command += ["--settings", str(settings), "--port", str(port)]
     # What the user's shell has set for other programs' telemetry must not leak into the demo's.
     env = {name: value for name, value in os.environ.items() if not name.startswith("OTEL")}

@@ -1,0 +1,52 @@
+"""The script of changes, and the settings file it edits."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+
+from otelkit.demo.script import BASE_SETTINGS, DEFAULT_MINUTES, Moves, SettingsFile, default_script
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("minutes", [1.0, DEFAULT_MINUTES, 20.0])
+def test_script_has_every_kind_of_event_in_order(seed: int, minutes: float) -> None:
+    """Broken if a run lacked a cause, an idle change, a reverted change or the surge, or they ran into each other."""
+    script = default_script(minutes=minutes, seed=seed)
+    moves = [change.moves for change in script.changes]
+    assert moves == [Moves.NOTHING, Moves.UP, Moves.NOTHING, Moves.UP, Moves.DOWN]
+    times = [0.0, *(change.at for change in script.changes), script.seconds]
+    stretch = minutes / DEFAULT_MINUTES
+    assert all(b - a >= 25 * stretch for a, b in itertools.pairwise(times))
+    assert script.changes[4].value == script.changes[1].value, "the last change takes the one before it back"
+    (surge,) = script.surges
+    assert surge.start == script.changes[2].at and surge.end < script.changes[3].at
+
+
+def test_script_is_what_its_seed_says() -> None:
+    """Broken if a run could not be repeated, or every run were the same."""
+    assert default_script(seed=3) == default_script(seed=3)
+    assert default_script(seed=3).changes != default_script(seed=4).changes
+
+
+def test_heaviest_settings_are_the_longest_answers() -> None:
+    """Broken if the machine were measured under settings lighter than those the load meets."""
+    script = default_script()
+    assert script.heaviest["max_tokens"] == max(
+        c.value for c in script.changes if c.parameter == "max_tokens"
+    )
+    assert script.heaviest["temperature"] == BASE_SETTINGS["temperature"]
+
+
+def test_settings_file_is_never_half_written(tmp_path: Path) -> None:
+    """Broken if the service could read an empty or partial file."""
+    path = tmp_path / "settings.json"
+    settings = SettingsFile(path, BASE_SETTINGS)
+    before = path.stat().st_ino
+    settings.change("max_tokens", 99)
+    assert path.stat().st_ino != before, "the file is replaced, not written over"
+    assert json.loads(path.read_text()) == {**BASE_SETTINGS, "max_tokens": 99}
+    assert [entry.name for entry in tmp_path.iterdir()] == ["settings.json"]
