@@ -17,7 +17,7 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from otelkit import __version__
+from otelkit import __version__, echarts
 from otelkit.causal.explanation import Explanation, Finding, Interval, Verdict
 from otelkit.query.panel import Panel
 from otelkit.report import page_data
@@ -38,7 +38,7 @@ from otelkit.report.wording import (
     value_text,
 )
 
-_SCRIPTS: Final = ("echarts/echarts.min.js", "timeline.js", "evidence.js", "page.js")
+_SCRIPTS: Final = ("timeline.js", "evidence.js", "page.js")
 _EVIDENCE_SHOWN: Final = 12
 """Changes listed with their evidence; where there are more, the rest is folded away."""
 _OPEN_AT_FIRST: Final = 2
@@ -76,7 +76,7 @@ def render_page(
     clock = Clock(explanation.start, explanation.end, zone)
     numbers = {id(finding): number for number, finding in enumerate(_in_time(explanation), 1)}
     ranked = [(numbers[id(finding)], finding) for finding in by_importance(explanation)]
-    scripts = [_asset(name) for name in _SCRIPTS]
+    scripts = [echarts.library(), *map(_asset, _SCRIPTS)]
     rows = _rows(ranked, clock)
     why_empty = page_data.why_empty(explanation, panel)
     return (
