@@ -9,7 +9,15 @@ import numpy as np
 
 from otelkit.causal.explanation import Explanation, Finding, Verdict
 from otelkit.query.panel import FloatArray, Panel, ServiceSeries
-from otelkit.report.wording import Clock, change_text, interval_text, path_name, printable, shorten
+from otelkit.report.wording import (
+    Clock,
+    change_text,
+    interval_text,
+    path_name,
+    printable,
+    seconds_text,
+    shorten,
+)
 
 POINTS_DRAWN: Final = 4000
 """A curve with more points than this is thinned; the extremes of every stretch stay."""
@@ -60,7 +68,7 @@ def curves(explanation: Explanation, panel: Panel, clock: Clock) -> dict[str, An
         return None
     series = panel.services[explanation.service]
     p99 = series.quantiles[0.99]
-    load_key, load = _load(series)
+    load_key, load = _load(series, panel.step_seconds)
     keep = _extremes([p99] if load is None else [p99, load])
     offset = clock.offset.total_seconds()
     drawn: dict[str, Any] = {
@@ -74,7 +82,7 @@ def curves(explanation: Explanation, panel: Panel, clock: Clock) -> dict[str, An
             drawn[key] = _rounded(values[keep] * 1e3)
     if load is not None:
         drawn["load"] = _rounded(load[keep])
-        drawn["loadName"] = _LOAD_NAMES[load_key]
+        drawn["loadName"] = f"{_LOAD_NAMES[load_key]}, mean over {seconds_text(series.window_seconds)}"
     drawn |= _counterfactual(explanation, panel, keep)
     return drawn
 
@@ -102,12 +110,25 @@ def _counterfactual(explanation: Explanation, panel: Panel, keep: FloatArray) ->
     return drawn
 
 
-def _load(series: ServiceSeries) -> tuple[str, FloatArray | None]:
+def _load(series: ServiceSeries, step_seconds: float) -> tuple[str, FloatArray | None]:
+    """Load over the window that P99 has as well: calls of single steps are noise that hides a surge."""
     for key in _LOAD_NAMES:
         values = series.covariates.get(key)
         if values is not None and np.isfinite(values).any():
-            return key, values
+            return key, _trailing_mean(values, max(1, round(series.window_seconds / step_seconds)))
     return "", None
+
+
+def _trailing_mean(values: FloatArray, steps: int) -> FloatArray:
+    """Mean of what is known of the last ``steps`` values; a gap stays a gap."""
+    known = np.isfinite(values)
+    sums = np.cumsum(np.concatenate(([0.0], np.where(known, values, 0.0))))
+    counts = np.cumsum(np.concatenate(([0], known)))
+    last = np.arange(1, len(values) + 1)
+    first = np.maximum(0, last - steps)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = (sums[last] - sums[first]) / (counts[last] - counts[first])
+    return np.where(known, means, np.nan)
 
 
 def _extremes(arrays: Sequence[FloatArray]) -> Any:

@@ -90,7 +90,7 @@ def milliseconds(seconds: float | None, *, signed: bool = False, decimals: int |
     if decimals is None:
         decimals = _decimals(abs(value))
     text = f"{value:{'+' if signed else ''}.{decimals}f}"
-    return text if float(text) != 0 else text.lstrip("+-")
+    return text if float(text) else "0"
 
 
 def _decimals(largest: float) -> int:
@@ -148,8 +148,8 @@ def percent_text(share: float | None, *, signed: bool = False) -> str:
     if share is None or not math.isfinite(share):
         return "-"
     value = share * 100
-    decimals = 0 if abs(value) >= 1 or value == 0 else 1
-    return f"{value:{'+' if signed else ''}.{decimals}f} %"
+    text = f"{value:{'+' if signed else ''}.{0 if abs(value) >= 1 else 1}f}"
+    return f"{text if float(text) else '0'} %"
 
 
 def path_name(path: str, share: float, effect: float) -> str:

@@ -390,6 +390,17 @@ def test_times_are_local_with_the_offset_stated() -> None:
     assert data["marks"][0]["from"] == (sample.START + 38 + 7200) * 1000
 
 
+def test_load_is_drawn_over_the_window_of_p99() -> None:
+    """Calls of single seconds are so noisy that a surge of half their height can't be seen."""
+    data = curves(sample.sample_explanation(), sample.sample_panel(), Clock(0, 1, UTC))
+    assert data is not None
+    arrivals = sample.sample_panel().services["chat"].covariates["arrivals"]
+    assert data["loadName"] == "calls begun per second, mean over 30 s"
+    assert data["load"][65] == pytest.approx(arrivals[36:66].mean(), rel=1e-3)
+    assert data["load"][5] == pytest.approx(arrivals[:6].mean(), rel=1e-3)
+    assert data["load"][75] is None
+
+
 def test_long_spans_are_thinned_but_keep_peaks_and_gaps() -> None:
     """Thirty days at 15 s must open in a browser, and one bad minute in them must still be seen."""
     count = 30 * 86400 // 15

@@ -42,6 +42,7 @@ def test_values_that_differ_read_differently(value: object, text: str) -> None:
     ("interval", "text"),
     [
         (Interval(0.221, 0.18, 0.262), "+221 [180, 262]"),
+        (Interval(0.0000001, -0.0001, 0.0001), "0 [-0.10, 0.10]"),
         (Interval(-0.0042, -0.0081, 0.0003), "-4.2 [-8.1, 0.3]"),
         (Interval(0.0, -0.02, 0.02), "0 [-20, 20]"),
         (Interval(-0.0001, -0.02, 0.02), "0 [-20, 20]"),
@@ -79,6 +80,14 @@ def test_durations(seconds: float | None, text: str) -> None:
 def test_probabilities_are_never_a_false_zero(value: float | None, text: str) -> None:
     """p = 0.000 claims more than any test can."""
     assert wording.probability_text(value) == text
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(0.59, "+59 %"), (-0.006, "-0.6 %"), (0.0004, "0 %"), (-0.0, "0 %"), (None, "-")]
+)
+def test_shares_have_no_negative_zero(share: float | None, text: str) -> None:
+    """-0.0 % reads as if something had been found."""
+    assert wording.percent_text(share, signed=True) == text
 
 
 def test_clock_keeps_one_offset_and_the_precision_the_span_needs() -> None:
