@@ -26,6 +26,11 @@ def session(session_id: str) -> Iterator[None]:
             _session.reset(token)
 
 
+def keep_session(session_id: str) -> None:
+    """``session`` until the end of the context that this is called in, which is one made for a request."""
+    _session.set(session_id[:MAX_LENGTH])
+
+
 def current_session_id() -> str:
     """Of ``session``, else of the baggage entry ``session.id`` or ``gen_ai.conversation.id``, else empty."""
     found = _session.get()

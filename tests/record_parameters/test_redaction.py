@@ -30,7 +30,8 @@ def words(text: str) -> list[str]:
 
 
 SECRETS = words(
-    "password db_password api_key openaiApiKey OPENAI_API_KEY X-API-Key apikey client_secret Authorization auth "
+    "password db_password api_key openaiApiKey OPENAI_API_KEY X-API-Key apikey client_secret Authorization "
+    "auth "
     "token hf_token github-token access_tokens cookie private_key dsn subscription_key key"
 )
 HARMLESS = words(

@@ -50,12 +50,12 @@ class Limits:
         """
         value = self._of_kind(value)
         if isinstance(value, int | float) and not isinstance(value, bool):
-            if not math.isfinite(value):
+            if isinstance(value, float) and not math.isfinite(value):
                 raise NotAllowedError(f"{value} is no finite number")
             if self.minimum is not None and value < self.minimum:
-                raise NotAllowedError(f"{value} is below the minimum {self.minimum}")
+                raise NotAllowedError(f"{_shown(value)} is below the minimum {self.minimum}")
             if self.maximum is not None and value > self.maximum:
-                raise NotAllowedError(f"{value} is above the maximum {self.maximum}")
+                raise NotAllowedError(f"{_shown(value)} is above the maximum {self.maximum}")
         elif self.minimum is not None or self.maximum is not None:
             raise NotAllowedError(f"{_shown(value)} is no number")
         if (

@@ -86,6 +86,10 @@ class ParameterStore:
             with suppress(ValueError):  # left in another context, which has its own value
                 self._held.reset(token)
 
+    def keep(self, snapshot: Snapshot) -> None:
+        """``hold`` until the end of the context that this is called in, which is one made for a request."""
+        self._held.set(snapshot)
+
     def overriding(self, values: Mapping[str, ParameterValue], act: Act) -> Snapshot:
         """The set in force here with values that only one request sees; pass it to ``hold``."""
         at = self._now()

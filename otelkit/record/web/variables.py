@@ -1,0 +1,98 @@
+"""What ``/debug/vars`` and ``/healthz`` say: every parameter with its value, its source, and since when.
+
+Times are Unix seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from otelkit.model import UNSET, canonical
+from otelkit.record.parameters.process import ProcessParameters
+from otelkit.record.parameters.snapshot import Entry, Key, Layer
+from otelkit.record.redaction import exported
+
+
+def variables(parameters: ProcessParameters) -> dict[str, Any]:
+    """Everything, in JSON values.
+
+    A parameter is ``in_use`` from the first call that used its present value (``effective_at``); until then
+    it is only loaded. ``covered`` lists values that were loaded too, but that a stronger source covers.
+    """
+    snapshot = parameters.store.snapshot()
+    layers = parameters.store.layers()
+    return {
+        "service": parameters.reporter.service,
+        "process": os.getpid(),
+        "now": time.time(),
+        "version": snapshot.version,
+        "fingerprint": snapshot.fingerprint,
+        "parameters": [
+            {
+                "name": key[1],
+                "scope": key[0],
+                **_described(key, entry),
+                "in_use": entry.first_use is not None,
+                "effective_at": entry.first_use.at if entry.first_use else None,
+                "first_trace_id": entry.first_use.trace_id if entry.first_use else "",
+                "covered": [
+                    _described(key, weaker)
+                    for layer in sorted(layers, reverse=True)
+                    if layer < entry.layer and (weaker := layers[layer].get(key)) is not None
+                ],
+            }
+            for key, entry in sorted(snapshot.entries.items(), key=lambda item: (item[0][1], item[0][0]))
+        ],
+        "files": files(parameters),
+        "inputs": [
+            {"input": source, "outcome": outcome, "count": count}
+            for (source, outcome), count in sorted(parameters.input_counts().items())
+        ],
+    }
+
+
+def files(parameters: ProcessParameters) -> list[dict[str, Any]]:
+    """The configuration files watched, and what is wrong with those whose present state is not in force."""
+    return [
+        {
+            "path": str(file.path),
+            "section": file.section,
+            "scope": file.scope,
+            "loaded_at": file.loaded_at,
+            "in_force": not file.problems,
+            "problems": list(file.problems),
+            "failed_at": file.failed_at,
+        }
+        for file in parameters.watcher.files
+    ]
+
+
+def health(parameters: ProcessParameters) -> dict[str, Any]:
+    """That the process answers, when its parameters were loaded, and when a call first used them."""
+    entries = [
+        (key, entry)
+        for key, entry in parameters.store.snapshot().entries.items()
+        if entry.layer is not Layer.DEFAULT or entry.first_use is not None
+    ]
+    used = [entry.first_use for _, entry in entries if entry.first_use is not None]
+    first = min(used, key=lambda use: use.at, default=None)
+    return {
+        "status": "ok",
+        "loaded_at": max((entry.loaded_at for _, entry in entries), default=None),
+        "effective_at": max((use.at for use in used), default=None),
+        "first_call": {"at": first.at, "trace_id": first.trace_id} if first else None,
+        "loaded_not_in_use": sorted(key[1] for key, entry in entries if entry.first_use is None),
+        "files_not_in_force": [file["path"] for file in files(parameters) if not file["in_force"]],
+    }
+
+
+def _described(key: Key, entry: Entry) -> dict[str, Any]:
+    value = exported(key[1], entry.value)
+    return {
+        "value": canonical(UNSET) if value is UNSET else value,
+        "source": entry.source,
+        "origin": entry.act.origin,
+        "loaded_at": entry.loaded_at,
+    }
