@@ -20,13 +20,15 @@ class Patches:
         is.
 
         Args:
-            owner: a class or module that defines ``name`` itself.
-            make: takes the original function and returns its replacement, which must call it.
+            owner: a class or module that defines ``name`` itself; if it does not, nothing happens.
+            make: takes the original function (or descriptor) and returns its replacement, which must call it.
         """
         original = vars(owner).get(name)
         if original is None or hasattr(original, _MARK):
             return
-        replacement = functools.wraps(original)(make(original))
+        replacement = make(original)
+        if callable(original):
+            functools.update_wrapper(replacement, original)
         setattr(replacement, _MARK, True)
         setattr(owner, name, replacement)
         self._done.append((owner, name, original, replacement))

@@ -12,7 +12,7 @@ import threading
 import time
 from typing import Final, Protocol
 
-GRACE_SECONDS: Final = 1.0
+GRACE_SECONDS = 1.0
 
 
 class Pausable(Protocol):

@@ -170,6 +170,8 @@ class Recording:
             self._deliverable.pop()
         except IndexError:
             return
+        if self._facts.error_type and outcome is not Outcome.ERROR:
+            outcome, self._error_type = Outcome.ERROR, self._facts.error_type
         self._outcome = outcome
         self.runtime.open.discard(self)
         if self._process != self.runtime.process:
@@ -248,9 +250,10 @@ class Recording:
 def repeated_share(pieces: Sequence[Any]) -> float | None:
     """Share (0 to 1) of steps whose text repeats that of a step before them; None when it can't be told."""
     try:
-        return 1 - len(set(pieces)) / len(pieces) if pieces else None
+        distinct = set(pieces)
     except TypeError:
         return None  # a server that sends something else than text
+    return None if not distinct or None in distinct else 1 - len(distinct) / len(pieces)
 
 
 class ActiveSpan:

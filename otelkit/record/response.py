@@ -18,6 +18,8 @@ class ResponseFacts:
     finish_reasons: list[str] = field(default_factory=list)
     input_tokens: int | None = None
     output_tokens: int | None = None
+    error_type: str = ""
+    """Set when the provider said within the stream that it failed; the client may hand that on as a chunk."""
     step_tokens: list[int | None] | None = None
     """Per recorded step, where the provider tells."""
     step_logprobs: list[float | None] | None = None
@@ -45,13 +47,19 @@ class ResponseFacts:
         if isinstance(output_tokens, int):
             self.output_tokens = output_tokens
 
-    def score(self, tokens: int, logprobs: Sequence[float], entropies: Sequence[float]) -> None:
-        """Note tokens, summed log probability (nats) and mean entropy (nats) of one step."""
-        if self.step_logprobs is None or self.step_entropies is None or self.step_tokens is None:
-            self.step_tokens, self.step_logprobs, self.step_entropies = [], [], []
-        self.step_tokens.append(tokens)
+    def score(self, logprobs: Sequence[float], entropies: Sequence[float]) -> None:
+        """Note log probabilities (nats) of the tokens chosen in one step, and entropies (nats) over
+        alternatives."""
+        if self.step_logprobs is None or self.step_entropies is None:
+            self.step_logprobs, self.step_entropies = [], []
         self.step_logprobs.append(sum(logprobs) if logprobs else None)
         self.step_entropies.append(sum(entropies) / len(entropies) if entropies else None)
+
+    def count(self, tokens: int | None) -> None:
+        """Note how many tokens one step carried."""
+        if self.step_tokens is None:
+            self.step_tokens = []
+        self.step_tokens.append(tokens)
 
 
 class Reader(Protocol):

@@ -10,6 +10,7 @@ import pytest
 from wire_server import Wire, serve
 
 from otelkit import testing
+from otelkit.record import paused
 from otelkit.testing import Recorded
 
 
@@ -17,6 +18,12 @@ from otelkit.testing import Recorded
 def wire() -> Iterator[Wire]:
     with serve() as wire:
         yield wire
+
+
+@pytest.fixture(autouse=True)
+def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams that were left alone are reported soon."""
+    monkeypatch.setattr(paused, "GRACE_SECONDS", 0.05)
 
 
 @pytest.fixture

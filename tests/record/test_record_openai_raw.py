@@ -127,7 +127,7 @@ def test_reset_while_reading_lines(wire: Wire, client: OpenAI, recorded: Recorde
 
     wire.answer = reset
     with (
-        pytest.raises(Exception, match="reset|peer"),
+        pytest.raises(Exception, match=r"reset|peer"),
         client.chat.completions.with_streaming_response.create(
             model="m", messages=MESSAGES, stream=True
         ) as response,

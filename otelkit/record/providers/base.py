@@ -52,6 +52,10 @@ def request_parameters(
     for name, value in given.items():
         if name in CONTENT:
             continue
+        if names.get(name) == "stop_sequences" and isinstance(value, str):
+            value = [value]
+        elif isinstance(value, list | dict):
+            value = value.copy()  # the user may reuse it for the next request
         renamed = names.get(name)
         if renamed is None:
             parameters[name] = value

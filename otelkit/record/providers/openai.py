@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, Final
 
-from otelkit.record.logprobs import entropy
+from otelkit.record.logprobs import entropy, note_token_scores
 from otelkit.record.patches import Patches
 from otelkit.record.providers.base import GetRuntime
+from otelkit.record.providers.openai_responses import ResponsesReader
 from otelkit.record.providers.stainless import Endpoint, Stainless
 from otelkit.record.response import ResponseFacts, no_text
 
@@ -67,7 +68,7 @@ class ChatReader:
                 facts.piece = getattr(delta, "content", None) or facts.piece
                 scores = getattr(getattr(choice, "logprobs", None), "content", None)
                 if scores:
-                    _note_scores(scores, facts)
+                    note_token_scores(scores, facts)
         return step
 
     def response(self, response: Any, facts: ResponseFacts) -> None:
@@ -118,12 +119,14 @@ class CompletionReader:
 
 
 _NAMES: Final = {"max_completion_tokens": "max_tokens", "stop": "stop_sequences", "n": "choice.count"}
+_RESPONSES_NAMES: Final = {"max_output_tokens": "max_tokens"}
 
 _CLIENT: Final = Stainless(
     package="openai",
     endpoints={
         "/chat/completions": Endpoint("chat", _NAMES, ChatReader),
         "/completions": Endpoint("text_completion", _NAMES, CompletionReader),
+        "/responses": Endpoint("chat", _RESPONSES_NAMES, ResponsesReader),
     },
     provider_of=lambda client: "azure.ai.openai" if "Azure" in type(client).__name__ else "openai",
 )

@@ -18,6 +18,8 @@ ENTRY_POINTS: Final = "otelkit.providers"
 
 _OWN: Final = {
     "openai": "otelkit.record.providers.openai:OpenAI",
+    "google.genai": "otelkit.record.providers.google_genai:GoogleGenAI",
+    "anthropic": "otelkit.record.providers.anthropic:Anthropic",
 }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import ModuleType
 from typing import Any
 
@@ -44,6 +45,9 @@ class Stainless:
     provider_of: Callable[[Any], str]
     """Client object -> ``gen_ai.provider.name``."""
 
+    request_method: str = "request"
+    """Name of the method that sends; within the client's own span where the client makes one."""
+
     def instrument(
         self,
         sync_client: type,
@@ -52,17 +56,18 @@ class Stainless:
         patches: Patches,
         runtime: GetRuntime,
     ) -> None:
-        """Wrap ``request`` where the client classes inherit it from, and the stream classes' construction."""
+        """Wrap the sending method where the client classes inherit it from, and the streams' inner
+        iterators."""
+        method = self.request_method
+        patches.wrap(_definer(sync_client, method), method, lambda original: self._request(original, runtime))
         patches.wrap(
-            _definer(sync_client, "request"), "request", lambda original: self._request(original, runtime)
+            _definer(async_client, method), method, lambda original: self._request_async(original, runtime)
         )
-        patches.wrap(
-            _definer(async_client, "request"),
-            "request",
-            lambda original: self._request_async(original, runtime),
-        )
-        patches.wrap(streams.Stream, "__init__", _watch_new_stream)
-        patches.wrap(streams.AsyncStream, "__init__", _watch_new_stream)
+        for stream in (streams.Stream, streams.AsyncStream):
+            if isinstance(vars(stream).get("_iterator"), cached_property):
+                patches.wrap(stream, "_iterator", _watch_when_made)
+            else:
+                patches.wrap(stream, "__init__", _watch_new_stream)
 
     def _request(self, original: Any, get_runtime: GetRuntime) -> Any:
         def request(client: Any, *args: Any, **kwargs: Any) -> Any:
@@ -139,32 +144,46 @@ def _server(client: Any) -> tuple[str, int | None]:
 
 
 def _watch_new_stream(original: Any) -> Any:
-    """A stream made later, by ``parse`` of a raw response, continues the recording that its response
-    carries."""
+    """For streams that make their iterator at once. A stream made later, by ``parse`` of a raw response,
+    continues the recording that its response carries."""
 
     def construct(stream: Any, *args: Any, **kwargs: Any) -> None:
         original(stream, *args, **kwargs)
-        recording = recording_of(getattr(stream, "response", None))
-        if recording is not None:
-            _watch_stream(stream, recording)
+        stream._iterator = _watch_iterator(stream, stream._iterator)
 
     return construct
 
 
-def _watch_stream(stream: Any, recording: Recording) -> None:
-    """Watch the iterator inside: the user keeps the client's own stream object."""
-    inner = stream._iterator
-    watched = WatchedAsyncIterator if hasattr(inner, "__anext__") else WatchedIterator
-    stream._iterator = watched(inner, recording)
-    watch_bytes(stream.response, recording, reading=inner)
+def _watch_when_made(original: cached_property[Any]) -> cached_property[Any]:
+    """For streams that make their iterator at its first use."""
+    replacement = cached_property(lambda stream: _watch_iterator(stream, original.func(stream)))
+    replacement.attrname = "_iterator"
+    return replacement
+
+
+def _watch_iterator(stream: Any, inner: Any) -> Any:
+    """``inner``, watched if the stream belongs to a recorded call: the user keeps the client's own stream
+    object."""
+    try:
+        response = getattr(stream, "response", None)
+        recording = recording_of(response)
+        if recording is None:
+            return inner
+        watch_bytes(response, recording, reading=inner)
+        return (WatchedAsyncIterator if hasattr(inner, "__anext__") else WatchedIterator)(inner, recording)
+    except Exception:
+        fault("watch a stream")
+        return inner
 
 
 def _attach(recording: Recording, result: Any) -> None:
     """Follow the result of a call until its end, whatever its form."""
     try:
-        if hasattr(result, "_iterator") and hasattr(result, "response"):
+        if is_watchable(getattr(result, "response", None)):
             recording.opened()
-            _watch_stream(result, recording)
+            watch_bytes(result.response, recording)
+            if "_iterator" in vars(result):
+                result._iterator = _watch_iterator(result, result._iterator)
             return
         http_response = getattr(result, "http_response", result)
         if not is_watchable(http_response):
