@@ -9,6 +9,7 @@ from otelkit.spec.model import Latency, Links, Service, Spec
 from otelkit.spec.objectives import BURN_ALERTS, Alert, BurnAlert, Parameter, Slo
 from otelkit.spec.presets import PRESETS, Preset, Series
 from otelkit.spec.resolved import ServiceMetrics
+from otelkit.spec.schema import json_schema, json_schema_text
 
 __all__ = [
     "BURN_ALERTS",
@@ -27,6 +28,8 @@ __all__ = [
     "ServiceMetrics",
     "Slo",
     "Spec",
+    "json_schema",
+    "json_schema_text",
     "load_spec",
     "parse_matchers",
     "parse_spec",

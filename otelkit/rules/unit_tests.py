@@ -1,0 +1,367 @@
+"""Unit tests of generated rules for ``promtool test rules``: scenarios by family, objective and alert."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import yaml
+
+from otelkit import semconv
+from otelkit.query.promql import histogram_quantile
+from otelkit.rules.examples import Calls, counter, matching, not_matching
+from otelkit.rules.families import Distribution, Family, families
+from otelkit.rules.generate import HEADER
+from otelkit.rules.objectives import Level, Objective, levels, objectives
+from otelkit.spec import Duration, Matcher, ServiceMetrics, Spec, parse_matchers
+
+_DIGITS: Final = 1e-6
+"""promtool compares floats to the last bit, so both sides are rounded to this."""
+_SPREAD: Final = {1: 60, 2: 36, 3: 4}
+"""Calls per scrape by bucket: P50, P95 and P99 fall into three different ones."""
+_PARTIAL_BOUNDS: Final = np.array([0.01, 0.02, 0.05, 0.1, np.inf])
+_ROLLOUT: Final = 300
+
+Test = dict[str, Any]
+
+
+def unit_tests(spec: Spec, files: dict[str, str]) -> dict[str, str]:
+    """Test files for the rule ``files`` of a spec: file name -> text. They lie in a folder beside the rules.
+
+    Services whose matchers are too intricate to make series for are left out, with a comment that says so.
+    """
+    order = [group["name"] for text in files.values() for group in (yaml.safe_load(text)["groups"] or ())]
+    comments: list[str] = []
+    tests = [
+        *_recorded(spec, comments),
+        *_changes(spec),
+        *_objectives(spec, comments),
+        *_levels(spec, comments),
+    ]
+    tests += list(_absences(spec, comments))
+    document = {
+        "rule_files": [f"../{name}" for name in files],
+        "evaluation_interval": str(_step(spec)),
+        "group_eval_order": order,
+        "tests": tests,
+    }
+    notes = "".join(f"# Not tested: {comment}\n" for comment in dict.fromkeys(comments))
+    return {"otelkit.test.yaml": HEADER + notes + yaml.safe_dump(document, sort_keys=False, width=1000)}
+
+
+@dataclass(frozen=True)
+class _Clock:
+    """Times of a scenario, in scrapes."""
+
+    spec: Spec
+
+    def scrapes(self, seconds: float) -> int:
+        return math.ceil(seconds / self.spec.scrape_interval.seconds)
+
+    def at(self, scrapes: int) -> str:
+        return str(Duration.of(scrapes * self.spec.scrape_interval.seconds))
+
+
+def _step(spec: Spec) -> Duration:
+    """How often tests evaluate rules: seldom, to be quick, but at least once a window."""
+    shortest = min(member.windows[0] for member, _ in _representatives(spec))
+    return max(spec.evaluation_interval, min(Duration.parse("1m"), shortest))
+
+
+def _representatives(spec: Spec) -> Iterator[tuple[ServiceMetrics, Family]]:
+    """One service of each family: its rules are the same for the others."""
+    for family in families(spec):
+        yield (family.members[0] if family.members else spec.service("example")), family
+
+
+def _recorded(spec: Spec, comments: list[str]) -> Iterator[Test]:
+    for member, family in _representatives(spec):
+        try:
+            calls = Calls(member, family, not_matching(member.errors) if member.errors else {})
+            failing = Calls(member, family, matching(member.errors)) if member.errors else None
+        except ValueError as error:
+            comments.append(f"recording rules of {member.name}: {error}")
+            continue
+        yield from _steady(spec, calls, failing)
+        yield _interrupted(spec, calls)
+        yield _idle(spec, calls)
+        yield from _splits(spec, calls)
+
+
+def _steady(spec: Spec, calls: Calls, failing: Calls | None) -> Iterator[Test]:
+    """Quantiles, rates, errors and tokens of calls that end at a steady pace, a tenth of them failing."""
+    member, family, clock = calls.member, calls.family, _Clock(spec)
+    count = clock.scrapes(member.windows[-1].seconds + _step(spec).seconds) + 4
+    shape = f"0+{{}}x{count}"
+    series = calls.latency({index: 9 * number for index, number in _SPREAD.items()}, shape)
+    if failing:
+        series += failing.latency(_SPREAD, shape)
+    checks = []
+    parts: list[tuple[Distribution, Any]] = [(family.latency, calls.bounds * member.seconds_per_unit)]
+    for distribution in family.distributions[1:]:
+        series += Calls(member, family).histogram(distribution, _PARTIAL_BOUNDS, _SPREAD, shape)
+        parts.append((distribution, _PARTIAL_BOUNDS))
+    for distribution, bounds in parts:
+        for quantile in semconv.RECORDED_QUANTILES:
+            value = _quantile(quantile, bounds)
+            for window in member.windows:
+                name = semconv.recorded_quantile(quantile, str(window), distribution.quantity)
+                checks.append(_check(clock.at(count), name, member.name, value))
+    checks.append(
+        _check(
+            clock.at(count),
+            semconv.RECORDED_P99,
+            member.name,
+            _quantile(0.99, calls.bounds) * member.seconds_per_unit,
+        )
+    )
+    share = 10 if failing else 9
+    per_second = sum(_SPREAD.values()) / spec.scrape_interval.seconds
+    for window in member.windows:
+        checks.append(
+            _check(clock.at(count), f"{semconv.RECORDED_REQUESTS}{window}", member.name, share * per_second)
+        )
+        if failing:
+            checks.append(
+                _check(clock.at(count), f"{semconv.RECORDED_ERRORS}{window}", member.name, per_second)
+            )
+            checks.append(
+                _check(clock.at(count), f"{semconv.RECORDED_ERROR_RATIO}{window}", member.name, 0.1)
+            )
+    for name, quantity in (
+        (semconv.RECORDED_INPUT_TOKENS, "input_tokens"),
+        (semconv.RECORDED_OUTPUT_TOKENS, "output_tokens"),
+    ):
+        tokens = member.preset.means.get(quantity)
+        if tokens and not member.native:
+            labels = {**matching(member.matchers), **matching(tokens.matchers)}
+            series.append(counter(f"{tokens.metric}_sum", labels, 300, shape))
+            expected = 300 / spec.scrape_interval.seconds
+            checks += [
+                _check(clock.at(count), f"{name}{window}", member.name, expected) for window in member.windows
+            ]
+    yield _test(spec, f"{member.name}: recorded values of steady calls", series, checks)
+
+
+def _interrupted(spec: Spec, calls: Calls) -> Test:
+    """A restart and a gap: P99 is what it was before, and none while a window holds no scrape."""
+    member, clock = calls.member, _Clock(spec)
+    window = member.windows[0]
+    filled = clock.scrapes(window.seconds + _step(spec).seconds) + 2
+    gap = filled + clock.scrapes(300)
+    shape = f"0+{{}}x{filled} 0+{{}}x{filled} _x{gap} 0+{{}}x{filled}"
+    name = semconv.recorded_quantile(0.99, str(window))
+    value = _quantile(0.99, calls.bounds) * member.seconds_per_unit
+    after_reset = 2 * filled + 1
+    checks = [
+        _check(clock.at(filled), name, member.name, value),
+        _check(clock.at(filled + 2), name, member.name, value),
+        _check(clock.at(after_reset), name, member.name, value),
+        _check(clock.at(after_reset + gap), name, member.name, None),
+        _check(clock.at(after_reset + gap + filled), name, member.name, value),
+        _none(
+            clock.at(after_reset + 2), f'{semconv.RECORDED_REQUESTS}{window}{{service="{member.name}"}} < 0'
+        ),
+    ]
+    return _test(spec, f"{member.name}: a restart and a gap", calls.latency(_SPREAD, shape), checks)
+
+
+def _idle(spec: Spec, calls: Calls) -> Test:
+    """No traffic: no quantile, no ratio, and no alert."""
+    member, clock = calls.member, _Clock(spec)
+    count = clock.scrapes(900)
+    series = calls.latency(_SPREAD, f"1+0x{count}")
+    service = _selector(member.name)
+    checks = [
+        _none(clock.at(count), f"{semconv.recorded_quantile(0.99, str(member.windows[0]))}{service} >= 0"),
+        _none(clock.at(count), f"{semconv.RECORDED_ERROR_RATIO}{member.windows[0]}{service}"),
+        _none(clock.at(count), f"ALERTS{service}"),
+    ]
+    return _test(spec, f"{member.name}: no traffic", series, checks)
+
+
+def _splits(spec: Spec, calls: Calls) -> Iterator[Test]:
+    """P99 by a label: there for a few values, gone when there are too many."""
+    member, clock = calls.member, _Clock(spec)
+    for label in member.split_by:
+        window = member.windows[-1]
+        count = clock.scrapes(window.seconds + _step(spec).seconds) + 2
+        name = f"service_{label}:{semconv.quantile_text(0.99)}_latency_seconds:quantile_{window}"
+        for values in (2, spec.split_limit + 1):
+            series = []
+            for index in range(values):
+                one = Calls(member, calls.family, {**calls.labels, label: f"value{index}"})
+                series += one.latency(_SPREAD, f"0+{{}}x{count}")
+            query = f"count({name}{_selector(member.name)})"
+            expected = float(values) if values <= spec.split_limit else None
+            yield _test(
+                spec,
+                f"{member.name}: {values} values of {label}",
+                series,
+                [_value(clock.at(count), query, expected)],
+            )
+
+
+def _changes(spec: Spec) -> Iterator[Test]:
+    """Two workers report one change: it counts once, for five minutes."""
+    clock = _Clock(spec)
+    first = clock.scrapes(60)
+    count = clock.scrapes(_ROLLOUT + 180)
+    labels = {"service": "example", "parameter": "max_tokens", "old": "8", "new": "24"}
+    metric = semconv.METRIC_PARAMETER_CHANGE_TIMESTAMP
+    seen = first * spec.scrape_interval.seconds
+    series = [
+        {
+            "series": f"{metric}{{{_labels({**labels, 'instance': worker})}}}",
+            "values": f"_x{first} {seen:g}x{count}",
+        }
+        for worker in ("a", "b")
+    ]
+    query = f'{semconv.RECORDED_CHANGES}{{service="example",parameter="max_tokens"}}'
+    checks = [
+        _value(clock.at(first + clock.scrapes(120)), f"sum({query})", 1.0),
+        _value(clock.at(first + clock.scrapes(_ROLLOUT + 60)), f"sum({query})", None),
+    ]
+    yield _test(spec, "a change that two workers report", series, checks)
+
+
+def _objectives(spec: Spec, comments: list[str]) -> Iterator[Test]:
+    """Each burn-rate alert fires while every call breaks the objective, and not while none does."""
+    for objective in objectives(families(spec)):
+        member = _member(spec, objective.family, objective.names)
+        try:
+            kept, broken = _both(objective, member)
+        except ValueError as error:
+            comments.append(f"objective {objective.slo.label} of {member.name}: {error}")
+            continue
+        clock = _Clock(spec)
+        count = clock.scrapes(900)
+        # Other objectives may break with this one, so only its own alerts are looked at.
+        own = {"service": member.name, semconv.LABEL_SLO: objective.slo.label}
+        firing = f'count(ALERTS{{alertname="OtelkitErrorBudgetBurn",alertstate="firing",{_labels(own)}}})'
+        number = float(len(objective.slo.alerts))
+        title = f"{member.name}: objective {objective.slo.label}"
+        yield _test(
+            spec, f"{title} is kept", kept(f"0+{{}}x{count}"), [_value(clock.at(count), firing, None)]
+        )
+        checks = [_value(clock.at(count), firing, number)]
+        yield _test(spec, f"{title} is broken", broken(f"0+{{}}x{count}"), checks)
+
+
+def _both(objective: Objective, member: ServiceMetrics) -> tuple[Any, Any]:
+    """Makers of series that keep the objective, and of series that break it."""
+    family = objective.family
+    if objective.slo.latency is not None:
+        calls = Calls(member, family, not_matching(member.errors) if member.errors else {})
+        return (lambda shape: calls.latency({0: 60}, shape)), (lambda shape: calls.latency({-1: 60}, shape))
+    failed = parse_matchers(objective.slo.matching) if objective.slo.matching else member.errors
+    good, bad = Calls(member, family, not_matching(failed)), Calls(member, family, matching(failed))
+    return (lambda shape: good.latency({0: 60}, shape)), (lambda shape: bad.latency({0: 60}, shape))
+
+
+def _levels(spec: Spec, comments: list[str]) -> Iterator[Test]:
+    """Each level alert fires once its condition has lasted, not before, and not while it does not hold."""
+    for level in levels(families(spec)):
+        member = _member(spec, level.family, level.names)
+        try:
+            below, above = _either(level, member)
+        except ValueError as error:
+            comments.append(f"alert {level.condition} of {member.name}: {error}")
+            continue
+        clock = _Clock(spec)
+        pending = clock.scrapes(level.alert.for_.seconds / 2)
+        count = clock.scrapes(level.window.seconds + level.alert.for_.seconds + 2 * _step(spec).seconds)
+        labels = _labels({"service": member.name, "condition": level.condition})
+        firing = f'count(ALERTS{{alertstate="firing",{labels}}})'
+        title = f"{member.name}: {level.condition}"
+        yield _test(
+            spec, f"{title}, not so", below(f"0+{{}}x{count}"), [_value(clock.at(count), firing, None)]
+        )
+        checks = [_value(clock.at(pending), firing, None), _value(clock.at(count), firing, 1.0)]
+        yield _test(spec, f"{title}, so", above(f"0+{{}}x{count}"), checks)
+
+
+def _either(level: Level, member: ServiceMetrics) -> tuple[Any, Any]:
+    family, alert = level.family, level.alert
+    if alert.latency_above is not None:
+        calls = Calls(member, family, not_matching(member.errors) if member.errors else {})
+        low = 0 if calls.bounds[0] * member.seconds_per_unit <= alert.latency_above else None
+        if low is None:
+            raise ValueError("it lies below the first bucket bound")
+        return (lambda shape: calls.latency({low: 60}, shape)), (lambda shape: calls.latency({-1: 60}, shape))
+    picked = parse_matchers(alert.matching) if alert.matching else member.errors
+    none, every = Calls(member, family, not_matching(picked)), Calls(member, family, matching(picked))
+    return (lambda shape: none.latency({0: 60}, shape)), (lambda shape: every.latency({0: 60}, shape))
+
+
+def _absences(spec: Spec, comments: list[str]) -> Iterator[Test]:
+    """A service that vanishes is told ten minutes later, and not while it is there."""
+    for member, family in _representatives(spec):
+        if not family.members or not member.alert_when_absent:
+            continue
+        try:
+            calls = Calls(member, family)
+            clock = _Clock(spec)
+            there = clock.scrapes(900)
+            series = calls.latency(_SPREAD, f"0+{{}}x{there} _x{clock.scrapes(1200)}")
+        except ValueError as error:
+            comments.append(f"absence of {member.name}: {error}")
+            continue
+        labels = _labels({"alertname": "OtelkitServiceAbsent", "service": member.name})
+        firing = f'count(ALERTS{{alertstate="firing",{labels}}})'
+        checks = [
+            _value(clock.at(there), firing, None),
+            _value(clock.at(there + clock.scrapes(300 + 600 + 120)), firing, 1.0),
+        ]
+        yield _test(spec, f"{member.name}: its metric vanishes", series, checks)
+
+
+def _member(spec: Spec, family: Family, names: tuple[str, ...]) -> ServiceMetrics:
+    return spec.service(names[0]) if names else spec.service("example")
+
+
+def _quantile(quantile: float, bounds: Any) -> float:
+    counts = np.zeros(len(bounds))
+    for index, number in _SPREAD.items():
+        counts[index] += number
+    return float(histogram_quantile(quantile, bounds, np.cumsum(counts)[None, :])[0])
+
+
+def _check(at: str, series: str, service: str, expected: float | None) -> Test:
+    """That a recorded series of a service has a value; that it is not there where None."""
+    return _value(at, f"sum by (service) ({series}{_selector(service)})", expected, service)
+
+
+def _value(at: str, query: str, expected: float | None, service: str = "") -> Test:
+    if expected is None:
+        return _none(at, query)
+    labels = f"{{{_labels({'service': service})}}}" if service else "{}"
+    return {
+        "expr": f"round({query}, {_DIGITS:g})",
+        "eval_time": at,
+        "exp_samples": [{"labels": labels, "value": math.floor(expected / _DIGITS + 0.5) / (1 / _DIGITS)}],
+    }
+
+
+def _none(at: str, query: str) -> Test:
+    return {"expr": query, "eval_time": at, "exp_samples": []}
+
+
+def _selector(service: str) -> str:
+    return f"{{{_labels({'service': service})}}}"
+
+
+def _labels(labels: dict[str, str]) -> str:
+    return ",".join(str(Matcher(label, "=", value)) for label, value in labels.items())
+
+
+def _test(spec: Spec, name: str, series: list[dict[str, str]], checks: list[Test]) -> Test:
+    return {
+        "name": name,
+        "interval": str(spec.scrape_interval),
+        "input_series": series,
+        "promql_expr_test": checks,
+    }
