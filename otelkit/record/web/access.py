@@ -18,7 +18,7 @@ class Caller:
     address: str
     """IP address of the other end of the connection; empty when there is none, as on a Unix socket."""
     headers: Mapping[str, str]
-    """Names in lower case."""
+    """Names in lower case; values as Latin-1, which stands for any bytes."""
 
 
 def is_loopback(host: str) -> bool:
@@ -43,7 +43,7 @@ def permits(caller: Caller, token: str) -> bool:
     if token:
         scheme, _, given = caller.headers.get("authorization", "").partition(" ")
         expected = token.encode("utf-8", "surrogateescape")
-        matches = hmac.compare_digest(given.strip().encode("utf-8", "surrogateescape"), expected)
+        matches = hmac.compare_digest(given.strip().encode("latin-1", "replace"), expected)
         return matches and scheme.lower() == "bearer"
     return (
         is_loopback(caller.address)

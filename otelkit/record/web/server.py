@@ -96,7 +96,9 @@ def _port(port: int | None) -> int | None:
 def _server(host: str, port: int, pages: DebugPages) -> ThreadingHTTPServer:
     class Handler(BaseHTTPRequestHandler):
         timeout = REQUEST_SECONDS
-        server_version, sys_version = "otelkit", ""
+
+        def version_string(self) -> str:
+            return "otelkit"
 
         def do_GET(self) -> None:
             self._answer()
