@@ -8,9 +8,9 @@ import click
 
 from otelkit.cli import outputs
 from otelkit.cli.options import SpecOption, spec_option
+from otelkit.errors import UsageError
 
 _FINDING = 3
-_ALERTMANAGER = "alertmanager.yml"
 
 
 @click.group()
@@ -33,9 +33,6 @@ def command() -> None:
 )
 @click.option("--with-tests", is_flag=True, help="Also write tests/*.test.yaml for `promtool test rules`.")
 @click.option(
-    "--with-alertmanager", is_flag=True, help=f"Also write {_ALERTMANAGER}, to put your receivers into."
-)
-@click.option(
     "--templates",
     metavar="DIR",
     type=click.Path(path_type=Path),
@@ -48,11 +45,10 @@ def rules(
     output: str,
     check: bool,
     with_tests: bool,
-    with_alertmanager: bool,
     templates: Path | None,
 ) -> None:
     """Prometheus rules: P99 per service, objectives with their alerts, and what goes with them."""
-    from otelkit.rules import HEADER, as_one_file, generate_alertmanager, generate_with_warnings, unit_tests
+    from otelkit.rules import HEADER, as_one_file, generate_with_warnings, unit_tests
 
     read = spec.load()
     generated = generate_with_warnings(read, templates)
@@ -60,14 +56,12 @@ def rules(
         click.echo(f"warning: {warning}", err=True)
     files = dict(generated.files)
     if output == "-":
-        if check or with_tests or with_alertmanager:
-            raise click.UsageError("-o - writes rules only; name a folder for --check and --with-...")
+        if check or with_tests:
+            raise click.UsageError("-o - writes rules only; name a folder for --check and --with-tests")
         click.echo(as_one_file(files), nl=False)
         return
     if with_tests:
         files |= {f"tests/{name}": text for name, text in unit_tests(read, generated.files).items()}
-    if with_alertmanager:
-        files[_ALERTMANAGER] = generate_alertmanager(read, templates)
     directory = Path(output)
     if check:
         drift = outputs.differences(directory, files, header=HEADER)
@@ -81,15 +75,49 @@ def rules(
         click.echo(path)
 
 
+_TO_FILE = click.option(
+    "-o",
+    "--output",
+    metavar="FILE|-",
+    default="-",
+    show_default=True,
+    help="File to write, which must be new.",
+)
+
+
 @command.command()
-@click.option("-o", "--output", metavar="FILE|-", default="-", show_default=True, help="File to write to.")
+@spec_option
+@_TO_FILE
+def alertmanager(spec: SpecOption, output: str) -> None:
+    """A configuration of Alertmanager to begin with: put your receivers into it."""
+    from otelkit.rules import generate_alertmanager
+
+    _write_new(output, generate_alertmanager(spec.load()))
+
+
+@command.command()
+@_TO_FILE
 def schema(output: str) -> None:
     """JSON Schema of otelkit.yaml, for editors."""
     from otelkit.spec import json_schema_text
 
+    _write_new(output, json_schema_text())
+
+
+def _write_new(output: str, text: str) -> None:
+    """Write to a file that is not there yet: what people have edited since is theirs."""
     if output == "-":
-        click.echo(json_schema_text(), nl=False)
+        click.echo(text, nl=False)
         return
-    target = Path(output)
-    for path in outputs.write(target.parent, {target.name: json_schema_text()}, header=""):
-        click.echo(path)
+    try:
+        with Path(output).open("x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UsageError(
+            f"{output}: is there already", hint="Remove it first, or write to - and compare."
+        ) from None
+    except OSError as error:
+        raise UsageError(
+            f"{output}: can't be written: {error.strerror}", hint="Name another file."
+        ) from error
+    click.echo(output)

@@ -65,11 +65,15 @@ def differences(directory: Path, files: Mapping[str, str], *, header: str) -> st
 
 
 def leftovers(directory: Path, files: Mapping[str, str], *, header: str) -> list[Path]:
-    """Files in a folder that were generated once and no longer are, sorted."""
+    """Files that were generated once and no longer are, sorted; only in folders that files still go to."""
+    if not header:
+        raise ValueError("without a header, files of others can't be told from generated ones")
     first = header.encode()
+    folders = sorted({(directory / name).parent for name in files})
     return [
         path
-        for path in sorted(directory.rglob("*"))
+        for folder in folders
+        for path in sorted(folder.glob("*"))
         if path.is_file()
         and path.relative_to(directory).as_posix() not in files
         and path.read_bytes()[: len(first)] == first

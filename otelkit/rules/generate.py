@@ -86,7 +86,7 @@ def generate_with_warnings(spec: Spec, templates: Path | None = None) -> Generat
 
 def generate_alertmanager(spec: Spec, templates: Path | None = None) -> str:
     """A configuration of Alertmanager that keeps pages and tickets apart, with a rollback if asked."""
-    return HEADER + Templates(templates).render("alertmanager.yml", {"rollback": spec.links.rollback_webhook})
+    return Templates(templates).render("alertmanager.yml", {"rollback": spec.links.rollback_webhook})
 
 
 def as_one_file(files: Mapping[str, str]) -> str:
