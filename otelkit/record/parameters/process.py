@@ -9,6 +9,7 @@ from typing import Final
 
 from otelkit.model import Sink
 from otelkit.record.parameters.calls import CallObserver
+from otelkit.record.parameters.flags import FlagValues
 from otelkit.record.parameters.reporting import Reporter
 from otelkit.record.parameters.signals import ReloadSignal
 from otelkit.record.parameters.store import ParameterStore
@@ -30,6 +31,7 @@ class ProcessParameters:
         self.watcher = FileWatcher(self.store, self.reporter)
         self.signal = ReloadSignal(self.watcher.request_reload)
         self.traces = TraceRing()
+        self.flags = FlagValues()
 
     def watch(
         self,

@@ -45,6 +45,17 @@ def variables(parameters: ProcessParameters) -> dict[str, Any]:
             }
             for key, entry in sorted(snapshot.entries.items(), key=lambda item: (item[0][1], item[0][0]))
         ],
+        "flags": [
+            {
+                "name": flag.key,
+                "domain": flag.domain,
+                "value": exported(flag.key, flag.value),
+                "variant": flag.variant,
+                "provider": flag.provider,
+                "evaluated_at": flag.evaluated_at,
+            }
+            for flag in parameters.flags.all()
+        ],
         "files": files(parameters),
         "inputs": [
             {"input": source, "outcome": outcome, "count": count}
