@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from otelkit.emit.setup import Instrumentation as Instrumentation
     from otelkit.emit.setup import instrument as instrument
     from otelkit.emit.setup import uninstrument as uninstrument
+    from otelkit.record.generic import watch as watch
 
 __version__ = "0.1.0"
 
@@ -17,6 +18,7 @@ _EXPORTS: Final = {
     "Instrumentation": "otelkit.emit.setup",
     "instrument": "otelkit.emit.setup",
     "uninstrument": "otelkit.emit.setup",
+    "watch": "otelkit.record.generic",
 }
 """Where each public name lives. It is loaded at its first use, so that ``import otelkit`` costs next to
 nothing."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from functools import lru_cache
 
 from prometheus_client import Histogram
 from prometheus_client.samples import Exemplar
@@ -17,13 +16,17 @@ from otelkit import semconv
 class BulkHistogram(Histogram):
     """Equal to calling ``observe`` for every value, at a fraction of its cost.
 
-    ``observe`` takes two locks and a linear search for each value; here a generation's values are sorted once
-    and each bucket is incremented at most once. The class is prometheus_client's own, so multiprocess mode
-    works as well.
+    ``observe`` takes two locks and a linear search for each value; here a generation's values are sorted and
+    each bucket is incremented at most once. The class is prometheus_client's own, so multiprocess mode works
+    as well.
     """
 
+    def _metric_init(self) -> None:
+        super()._metric_init()
+        self._bounds_in: dict[int, list[int | float]] = {}
+
     def add(self, values: Sequence[int], per_unit: int = 1, exemplar: dict[str, str] | None = None) -> None:
-        """Count ``values``, whole numbers in ascending order.
+        """Count ``values``, whole numbers in any order.
 
         Args:
             per_unit: how many of the values' units make one of the histogram's: 10**9 for nanoseconds in a
@@ -32,24 +35,31 @@ class BulkHistogram(Histogram):
         """
         if not values:
             return
+        bounds = self._bounds_in.get(per_unit) or self._scale(per_unit)
         self._sum.inc(sum(values) / per_unit)
-        start, total = 0, len(values)
-        bounds = _scaled(tuple(self._upper_bounds), per_unit)
-        for bound, bucket in zip(bounds, self._buckets, strict=True):
-            end = bisect_right(values, bound, start)
-            if end > start:
-                bucket.inc(end - start)
-            if end == total:
-                if exemplar is not None:
-                    bucket.set_exemplar(Exemplar(exemplar, values[-1] / per_unit, time.time()))
-                return
-            start = end
+        ordered = values if len(values) == 1 else sorted(values)
+        last, counted = bisect_left(bounds, ordered[-1]), 0
+        for i in range(bisect_left(bounds, ordered[0]), last):
+            below = bisect_right(ordered, bounds[i], counted)
+            if below > counted:
+                self._buckets[i].inc(below - counted)
+            counted = below
+        self._buckets[last].inc(len(ordered) - counted)
+        if exemplar is not None:
+            self._buckets[last].set_exemplar(Exemplar(exemplar, ordered[-1] / per_unit, time.time()))
+
+    def _scale(self, per_unit: int) -> list[int | float]:
+        """Bounds in the values' unit, whole where they can be: comparing a float to an integer is slow."""
+        bounds = self._bounds_in[per_unit] = [_whole(bound * per_unit) for bound in self._upper_bounds]
+        return bounds
 
 
-@lru_cache(maxsize=32)
-def _scaled(bounds: tuple[float, ...], per_unit: int) -> tuple[float, ...]:
-    """Bounds in the values' unit, rounded: a value equal to a bound falls below it, as in ``observe``."""
-    return tuple(bound if math.isinf(bound) else round(bound * per_unit, 3) for bound in bounds)
+def _whole(bound: float) -> int | float:
+    """Rounded, so that a value equal to a bound falls below it as in ``observe``."""
+    if math.isinf(bound):
+        return bound
+    rounded = round(bound, 3)
+    return int(rounded) if rounded.is_integer() else rounded
 
 
 def duration_bounds(slo_seconds: Sequence[float]) -> tuple[float, ...]:

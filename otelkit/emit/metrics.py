@@ -154,7 +154,7 @@ class GenerationMetrics:
         steps = generation.step_ns
         if steps and generation.streamed:
             series.first_chunk.add((max(0, steps[0] - generation.start_ns),), NANOSECONDS, exemplar)
-            gaps = sorted(map(operator.sub, steps[1:], steps))
+            gaps = list(map(operator.sub, steps[1:], steps))
             series.per_chunk.add(gaps, NANOSECONDS, exemplar)
         if generation.input_tokens is not None:
             series.input_tokens.add((generation.input_tokens,), 1, exemplar)

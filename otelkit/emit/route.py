@@ -194,8 +194,13 @@ def _span_ids(provider: TracerProvider) -> token_steps.SpanIds:
     one."""
     generator = provider.id_generator
     if type(generator) is RandomIdGenerator:
-        return token_steps.random_span_ids
-    return lambda count: b"".join(generator.generate_span_id().to_bytes(8, "big") for _ in range(count))
+        return token_steps.numbered_span_ids
+
+    def generate(count: int) -> token_steps.Columns:
+        ids = [generator.generate_span_id().to_bytes(8, "big") for _ in range(count)]
+        return token_steps.columns_of(b"".join(ids))
+
+    return generate
 
 
 def exporters_of(processors: Sequence[object]) -> list[object] | None:

@@ -191,9 +191,10 @@ def test_odd_columns_do_no_harm() -> None:
 
 def test_span_ids_come_from_the_given_generator() -> None:
     """Otherwise users with an id generator of their own, or tests with fixed ids, would see random ones."""
-    spans = decode(
-        token_steps.encode(generation(3), (range(3),), span_ids=lambda n: bytes(range(1, 8 * n + 1)))
-    )
+    def ids(count: int) -> token_steps.Columns:
+        return token_steps.columns_of(bytes(range(1, 8 * count + 1)))
+
+    spans = decode(token_steps.encode(generation(3), (range(3),), span_ids=ids))
     assert [span.span_id for span in spans] == [bytes(range(8 * i + 1, 8 * i + 9)) for i in range(3)]
 
 
