@@ -71,6 +71,8 @@ CHANGE_ORIGIN: Final = "otelkit.change.origin"
 CHANGE_EFFECTIVE_AT: Final = "otelkit.change.effective_at"
 
 # --- what tells a call's session: baggage entries and span attributes ---------------------------------
+REQUEST_ID: Final = "otelkit.request_id"
+"""The ``x-request-id`` that the request being served came with; on the span and on its link."""
 SESSION_ID: Final = "session.id"
 CONVERSATION_ID: Final = "gen_ai.conversation.id"
 

@@ -60,6 +60,8 @@ def ticking_clock(tick_ns: int = TICK_NS) -> Clock:
 class Recorded:
     """What was recorded, in order. Also the sink that takes it."""
 
+    tracer_provider: TracerProvider
+    """For the program's own spans, where a test looks at these too."""
     started: list[CallSite] = field(default_factory=list)
     generations: list[Generation] = field(default_factory=list)
     changes: list[ParameterChange] = field(default_factory=list)
@@ -113,13 +115,13 @@ def recording(
         clock: None for one that ticks; ``otelkit.record.clock.SYSTEM_CLOCK`` for the real one.
         sampler: of the tracer provider.
     """
-    recorded = Recorded()
     provider = TracerProvider(
         resource=Resource({semconv.SERVICE_NAME: service}),
         sampler=sampler,
         id_generator=SequentialIds(),
         shutdown_on_exit=False,
     )
+    recorded = Recorded(provider)
     provider.add_span_processor(SimpleSpanProcessor(recorded._exporter))
     instrumentation.install(
         recorded,

@@ -16,10 +16,12 @@ from opentelemetry.context import Context
 
 from otelkit import semconv
 from otelkit.model import Generation, Outcome, ParameterValue
-from otelkit.record import paused, span
+from otelkit.record import paused, propagation, span
+from otelkit.record.attributes import request_attributes
 from otelkit.record.guard import fault, guarded
 from otelkit.record.response import Reader, ResponseFacts
 from otelkit.record.runtime import Runtime, call_site
+from otelkit.record.session import current_session_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,8 @@ class Request:
     """Parameters that the convention calls by another name, as the provider calls them."""
     streamed: bool = False
     location: str = ""
+    request_id: str = ""
+    """``x-request-id`` that is sent along; empty for that of the request being served."""
     server_address: str = ""
     server_port: int | None = None
 
@@ -47,9 +51,27 @@ class Recording:
     """
 
     __slots__ = (
-        "_anchor_ns", "_call_site", "_context", "_deliverable", "_endable", "_error_type", "_facts",
-        "_identity", "_last_ns", "_outcome", "_parameters", "_process", "_span", "_start", "_streamed",
-        "last_chunk", "pieces", "reader", "runtime", "steps",
+        "_anchor_ns",
+        "_call_site",
+        "_context",
+        "_deliverable",
+        "_endable",
+        "_error_type",
+        "_facts",
+        "_identity",
+        "_last_ns",
+        "_outcome",
+        "_parameters",
+        "_process",
+        "_session_id",
+        "_span",
+        "_start",
+        "_streamed",
+        "last_chunk",
+        "pieces",
+        "reader",
+        "runtime",
+        "steps",
     )  # fmt: skip
 
     def __init__(self, runtime: Runtime, request: Request, reader: Reader) -> None:
@@ -66,6 +88,7 @@ class Recording:
             runtime.service, request.provider, request.operation, request.model, request.location
         )
         self._parameters = request.parameters
+        self._session_id = current_session_id()
         self._streamed = request.streamed
         self._outcome = Outcome.COMPLETED
         self._error_type = ""
@@ -83,16 +106,21 @@ class Recording:
 
     def _start_span(self, request: Request) -> None:
         current = trace.get_current_span()
+        described = request_attributes(request.parameters, request.originals)
         if span.inference_span_of_another(current):
             self._span, self._endable = current, []
             self._context = None
+            current.set_attributes(
+                {name: value for name, value in described.items() if not span.has_attribute(current, name)}
+            )
         else:
+            request_id = request.request_id or propagation.current_request_id()
             attributes = {
                 semconv.OPERATION_NAME: request.operation,
                 semconv.PROVIDER_NAME: request.provider,
                 semconv.REQUEST_MODEL: request.model,
-                **span.request_attributes(request.parameters),
-                **span.request_attributes(request.originals),
+                **described,
+                **self._carried_attributes(request_id),
             }
             if request.streamed:
                 attributes[semconv.REQUEST_STREAM] = True
@@ -101,9 +129,22 @@ class Recording:
                 if request.server_port is not None:
                     attributes[semconv.SERVER_PORT] = request.server_port
             name = f"{request.operation} {request.model}" if request.model else request.operation
-            self._span = span.start(self.runtime.tracer, name, attributes, self._start + self._anchor_ns)
+            links = [propagation.request_link(request_id)] if request_id else ()
+            self._span = span.start(
+                self.runtime.tracer, name, attributes, links, self._start + self._anchor_ns
+            )
             self._context = trace.set_span_in_context(self._span)
         self._identity = span.identity(self._span)
+
+    def _carried_attributes(self, request_id: str) -> dict[str, Any]:
+        """Of the request being served, not of the call."""
+        keys = self.runtime.baggage_keys
+        attributes: dict[str, Any] = dict(propagation.baggage_attributes(keys)) if keys else {}
+        if self._session_id:
+            attributes[semconv.SESSION_ID] = self._session_id
+        if request_id:
+            attributes[semconv.REQUEST_ID] = request_id
+        return attributes
 
     def active(self) -> ActiveSpan:
         """Makes the span current while the request is sent; never held across a yield to the user."""
@@ -119,6 +160,7 @@ class Recording:
             if self.reader.chunk(chunk, facts):
                 self.steps.append(now)
                 self.pieces.append(facts.piece)
+                facts.end_step(len(self.steps))
         except Exception:
             fault("read a chunk")
 
@@ -242,6 +284,8 @@ class Recording:
             output_tokens=facts.output_tokens,
             repeated_token_share=repeated_share(pieces),
             span=self._identity,
+            session_id=self._session_id,
+            phase_seconds=facts.phase_seconds,
         )
         self.runtime.observe(generation)
         return generation

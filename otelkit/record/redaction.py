@@ -204,6 +204,11 @@ def configure(*, hide: Iterable[str] = (), digests: Iterable[str] = (), show: It
     )
 
 
+def rules() -> Redactor:
+    """The rules in force; another object once they change, so that what was computed by them can be kept."""
+    return _current
+
+
 def exported(name: str, value: ParameterValue) -> ParameterValue:
     """The form of one parameter's value that may leave the process, by the rules in force."""
     return _current.exported(name, value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 
 @dataclass(slots=True)
@@ -24,8 +24,13 @@ class ResponseFacts:
     """Per recorded step, where the provider tells."""
     step_logprobs: list[float | None] | None = None
     step_entropies: list[float | None] | None = None
+    phase_seconds: dict[str, float] = field(default_factory=dict)
+    """Durations of phases that the provider reports (``queue``, ``prefill``, ``decode`` ...)."""
     piece: str | None = None
-    """Text of the step read last, for the share of repeated tokens only."""
+    """Text of the step being read, for the share of repeated tokens only."""
+    _tokens: int | None = None
+    _logprob: float | None = None
+    _entropy: float | None = None
 
     def names(self, response_id: Any, response_model: Any) -> None:
         """Note which response this is and which model gave it. Here and below, what is no such thing is
@@ -48,18 +53,36 @@ class ResponseFacts:
             self.output_tokens = output_tokens
 
     def score(self, logprobs: Sequence[float], entropies: Sequence[float]) -> None:
-        """Note log probabilities (nats) of the tokens chosen in one step, and entropies (nats) over
+        """Note log probabilities (nats) of the tokens in the step being read, and entropies (nats) over
         alternatives."""
-        if self.step_logprobs is None or self.step_entropies is None:
-            self.step_logprobs, self.step_entropies = [], []
-        self.step_logprobs.append(sum(logprobs) if logprobs else None)
-        self.step_entropies.append(sum(entropies) / len(entropies) if entropies else None)
+        self._logprob = sum(logprobs) if logprobs else None
+        self._entropy = sum(entropies) / len(entropies) if entropies else None
 
     def count(self, tokens: int | None) -> None:
-        """Note how many tokens one step carried."""
-        if self.step_tokens is None:
-            self.step_tokens = []
-        self.step_tokens.append(tokens)
+        """Note how many tokens the step being read carries."""
+        self._tokens = tokens
+
+    def end_step(self, number: int) -> None:
+        """The step being read is the ``number``-th (from 1); what is not known of earlier ones is None."""
+        self.step_tokens = _extended(self.step_tokens, number, self._tokens)
+        self.step_logprobs = _extended(self.step_logprobs, number, self._logprob)
+        self.step_entropies = _extended(self.step_entropies, number, self._entropy)
+        self._tokens = self._logprob = self._entropy = None
+
+
+Value = TypeVar("Value")
+
+
+def _extended(
+    values: list[Value | None] | None, number: int, value: Value | None
+) -> list[Value | None] | None:
+    if values is None:
+        if value is None:
+            return None
+        values = []
+    values.extend([None] * (number - 1 - len(values)))
+    values.append(value)
+    return values
 
 
 class Reader(Protocol):

@@ -15,6 +15,7 @@ from otelkit.model import CallSite, Generation, Sink
 from otelkit.record.clock import SYSTEM_CLOCK, Clock
 from otelkit.record.guard import guarded
 from otelkit.record.observed import ChangeDetector
+from otelkit.record.propagation import baggage_keys
 
 if TYPE_CHECKING:
     from otelkit.record.recording import Recording
@@ -59,6 +60,7 @@ class Runtime:
         self.clock = clock
         self.detector = ChangeDetector() if detector is None else detector
         self.tracer = trace.get_tracer(semconv.SCOPE, __version__, tracer_provider)
+        self.baggage_keys = baggage_keys()
         self.open: set[Recording] = set()
         """Held here so that streams nobody finishes still get their span when the process ends."""
         self.process = os.getpid()

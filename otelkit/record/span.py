@@ -8,46 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from opentelemetry import trace
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 
 from otelkit import semconv
-from otelkit.model import ParameterValue, SpanIdentity, canonical
+from otelkit.model import SpanIdentity
 from otelkit.record.response import ResponseFacts
 
-_ATTRIBUTE_OF: Final[Mapping[str, str]] = {
-    "temperature": semconv.REQUEST_TEMPERATURE,
-    "top_p": semconv.REQUEST_TOP_P,
-    "top_k": semconv.REQUEST_TOP_K,
-    "max_tokens": semconv.REQUEST_MAX_TOKENS,
-    "stop_sequences": semconv.REQUEST_STOP_SEQUENCES,
-    "seed": semconv.REQUEST_SEED,
-    "frequency_penalty": semconv.REQUEST_FREQUENCY_PENALTY,
-    "presence_penalty": semconv.REQUEST_PRESENCE_PENALTY,
-    "choice.count": semconv.REQUEST_CHOICE_COUNT,
-}
-"""Parameters for which the convention has an attribute; the rest go under ``otelkit.request.``."""
-_MAX_TEXT: Final = 1024
 _INFERENCE: Final = frozenset({"chat", "generate_content", "text_completion"})
-
-
-def _attribute_value(value: ParameterValue) -> Any:
-    if isinstance(value, bool | int | float):
-        return value
-    if isinstance(value, str):
-        return value[:_MAX_TEXT]
-    if isinstance(value, list | tuple) and value and all(isinstance(item, str) for item in value):
-        return [item[:_MAX_TEXT] for item in value]
-    return canonical(value)[:_MAX_TEXT]
-
-
-def request_attributes(parameters: Mapping[str, ParameterValue]) -> dict[str, Any]:
-    """Span attributes of request parameters; ``None`` has no attribute, 0 and False have."""
-    attributes: dict[str, Any] = {}
-    for name, value in parameters.items():
-        if value is None or (name == "choice.count" and value == 1):
-            continue
-        attributes[_ATTRIBUTE_OF.get(name) or semconv.PARAMETER_PREFIX + name] = _attribute_value(value)
-    return attributes
 
 
 def inference_span_of_another(span: Span) -> bool:
@@ -79,9 +46,18 @@ def identity(span: Span) -> SpanIdentity | None:
     )
 
 
-def start(tracer: trace.Tracer, name: str, attributes: Mapping[str, Any], start_ns: int) -> Span:
+def has_attribute(span: Span, name: str) -> bool:
+    """Whether another instrumentation has set it already."""
+    return name in (getattr(span, "attributes", None) or {})
+
+
+def start(
+    tracer: trace.Tracer, name: str, attributes: Mapping[str, Any], links: Sequence[Link], start_ns: int
+) -> Span:
     """Begin the span; everything a sampler may want is in ``attributes``. ``start_ns`` is wall-clock."""
-    return tracer.start_span(name, kind=SpanKind.CLIENT, attributes=attributes, start_time=start_ns)
+    return tracer.start_span(
+        name, kind=SpanKind.CLIENT, attributes=attributes, links=links, start_time=start_ns
+    )
 
 
 def timing_attributes(steps: Sequence[int], start: int) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, Final, Protocol
@@ -64,3 +66,34 @@ def request_parameters(
             if renamed != name:
                 originals[name] = value
     return parameters, originals
+
+
+_PARAMETER_HEADERS: Final = {"anthropic-beta": "anthropic_beta", "openai-beta": "openai_beta"}
+_MODEL_PARAMETERS: Final = "x-model-params"
+
+
+def header_parameters(headers: Any) -> dict[str, ParameterValue]:
+    """Parameters that a request carries in its headers: features switched on, and ``X-Model-Params`` for a
+    gateway."""
+    found: dict[str, ParameterValue] = {}
+    if not isinstance(headers, Mapping):
+        return found
+    for name, value in headers.items():
+        lowered = name.lower()
+        if lowered in _PARAMETER_HEADERS:
+            found[_PARAMETER_HEADERS[lowered]] = str(value)
+        elif lowered == _MODEL_PARAMETERS:
+            found.update(_decoded(str(value)))
+    return found
+
+
+def _decoded(text: str) -> dict[str, ParameterValue]:
+    """A JSON object, or base64 of one; whatever else it is carries nothing."""
+    for read in (str.encode, lambda encoded: base64.b64decode(encoded, altchars=b"-_")):
+        try:
+            document = json.loads(read(text))
+        except ValueError:
+            continue
+        if isinstance(document, dict):
+            return {name: value for name, value in document.items() if name not in CONTENT}
+    return {}

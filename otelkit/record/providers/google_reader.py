@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from otelkit.record.logprobs import entropy
+from otelkit.record.logprobs import note_gemini_scores
 from otelkit.record.response import ResponseFacts, no_text
 
 
@@ -29,7 +29,7 @@ class GeminiReader:
                     step = True
                     facts.piece = text or facts.piece
             if step:
-                _note_scores(getattr(candidate, "logprobs_result", None), facts)
+                note_gemini_scores(getattr(candidate, "logprobs_result", None), facts)
         self._note_response(response, facts, step)
         return step
 
@@ -45,23 +45,11 @@ class GeminiReader:
         counts = [getattr(usage, name, None) for name in ("candidates_token_count", "thoughts_token_count")]
         written = sum(count for count in counts if count) if any(counts) else None
         facts.usage(getattr(usage, "prompt_token_count", None), written)
-        if step:
-            facts.count(None if written is None else written - self._tokens_before)
+        if step and written is not None:
+            facts.count(written - self._tokens_before)
         if written is not None:
             self._tokens_before = written
 
 
 def _name(value: Any) -> Any:
     return getattr(value, "value", value)
-
-
-def _note_scores(result: Any, facts: ResponseFacts) -> None:
-    """Log probabilities of one step, where they were asked for."""
-    chosen = [score.log_probability for score in getattr(result, "chosen_candidates", None) or ()]
-    if not chosen:
-        return
-    alternatives = [
-        [score.log_probability for score in step.candidates or ()]
-        for step in getattr(result, "top_candidates", None) or ()
-    ]
-    facts.score(chosen, [entropy(logprobs) for logprobs in alternatives if logprobs])

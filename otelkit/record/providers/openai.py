@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, Final
 
-from otelkit.record.logprobs import entropy, note_token_scores
+from otelkit.record.logprobs import note_completion_scores, note_token_scores
 from otelkit.record.patches import Patches
 from otelkit.record.providers.base import GetRuntime
 from otelkit.record.providers.openai_responses import ResponsesReader
@@ -25,6 +25,9 @@ _DELTA_PARTS: Final = (
 )
 """Parts of a delta that carry tokens; the middle ones are extensions of servers that speak the same
 format."""
+
+
+_PHASES: Final = {"prompt_ms": "prefill", "predicted_ms": "decode"}
 
 
 def _delta_text(chunk: Any) -> Any:
@@ -46,6 +49,11 @@ def _note_response(response: Any, facts: ResponseFacts) -> None:
     usage = getattr(response, "usage", None)
     if usage is not None:
         facts.usage(getattr(usage, "prompt_tokens", None), getattr(usage, "completion_tokens", None))
+    timings = getattr(response, "timings", None)
+    if isinstance(timings, Mapping):  # llama.cpp's server
+        for name, phase in _PHASES.items():
+            if isinstance(timings.get(name), int | float):
+                facts.phase_seconds[phase] = timings[name] / 1e3
 
 
 class ChatReader:
@@ -77,13 +85,6 @@ class ChatReader:
             facts.finished(getattr(choice, "finish_reason", None))
 
 
-def _note_scores(scores: Any, facts: ResponseFacts) -> None:
-    alternatives = [[top.logprob for top in score.top_logprobs] for score in scores if score.top_logprobs]
-    facts.score(
-        len(scores), [score.logprob for score in scores], [entropy(logprobs) for logprobs in alternatives]
-    )
-
-
 class CompletionReader:
     """Reads ``text_completion`` objects, streamed or not."""
 
@@ -101,15 +102,7 @@ class CompletionReader:
             text = getattr(choice, "text", None)
             if text:
                 step, facts.piece = True, text
-                scores = getattr(choice, "logprobs", None)
-                chosen = [
-                    score for score in getattr(scores, "token_logprobs", None) or () if score is not None
-                ]
-                if chosen:
-                    alternatives = getattr(scores, "top_logprobs", None) or ()
-                    facts.score(
-                        len(chosen), chosen, [entropy(list(top.values())) for top in alternatives if top]
-                    )
+                note_completion_scores(getattr(choice, "logprobs", None), facts)
         return step
 
     def response(self, response: Any, facts: ResponseFacts) -> None:

@@ -17,7 +17,8 @@ from otelkit.record.bytestream import is_watchable, parse_json, recording_of, wa
 from otelkit.record.guard import fault
 from otelkit.record.location import caller
 from otelkit.record.patches import Patches
-from otelkit.record.providers.base import GetRuntime, request_parameters
+from otelkit.record.propagation import request_id_in
+from otelkit.record.providers.base import GetRuntime, header_parameters, request_parameters
 from otelkit.record.recording import Recording, Request
 from otelkit.record.response import Reader
 from otelkit.record.runtime import Runtime
@@ -115,6 +116,9 @@ class Stainless:
             if options.extra_json:
                 body = {**body, **options.extra_json}
             parameters, originals = request_parameters(body, endpoint.names)
+            headers = options.headers if isinstance(options.headers, Mapping) else {}
+            if headers:
+                parameters |= header_parameters(headers)
             address, port = _server(client)
             request = Request(
                 provider=self.provider_of(client),
@@ -124,6 +128,7 @@ class Stainless:
                 originals=originals,
                 streamed=bool(kwargs.get("stream")),
                 location=caller(self.package),
+                request_id=request_id_in(headers),
                 server_address=address,
                 server_port=port,
             )

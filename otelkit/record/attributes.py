@@ -1,0 +1,90 @@
+"""Span attributes of a request's parameters, by the rules for what may leave the process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from otelkit import semconv
+from otelkit.model import UNSET, ParameterValue, canonical
+from otelkit.record import redaction
+from otelkit.record.parameters.fingerprint import fingerprint
+
+_ATTRIBUTE_OF: Final[Mapping[str, str]] = {
+    "temperature": semconv.REQUEST_TEMPERATURE,
+    "top_p": semconv.REQUEST_TOP_P,
+    "top_k": semconv.REQUEST_TOP_K,
+    "max_tokens": semconv.REQUEST_MAX_TOKENS,
+    "stop_sequences": semconv.REQUEST_STOP_SEQUENCES,
+    "seed": semconv.REQUEST_SEED,
+    "frequency_penalty": semconv.REQUEST_FREQUENCY_PENALTY,
+    "presence_penalty": semconv.REQUEST_PRESENCE_PENALTY,
+    "choice.count": semconv.REQUEST_CHOICE_COUNT,
+}
+"""Parameters for which the convention has an attribute; the rest go under ``otelkit.request.``."""
+_MAX_TEXT: Final = 1024
+_MAX_CACHED: Final = 1024
+_HASHABLE: Final = frozenset({str, int, float, bool, type(None), type(UNSET)})
+
+
+def request_attributes(
+    parameters: Mapping[str, ParameterValue], originals: Mapping[str, ParameterValue]
+) -> Mapping[str, Any]:
+    """Attributes of the parameters, of the originals of renamed ones, and the fingerprint of the set.
+
+    ``None`` has no attribute; 0 and False have. Sets of plain values that were seen before cost a
+    microsecond.
+    """
+    kinds = tuple(map(type, parameters.values()))
+    if not _HASHABLE.issuperset(kinds):
+        return _computed(parameters, originals)
+    key = (*parameters, *parameters.values(), *kinds, *originals)  # with kinds, as True equals 1
+    return _cache.attributes(key, parameters, originals)
+
+
+class _Cache:
+    """Attributes of sets seen before, for as long as the same rules are in force."""
+
+    def __init__(self) -> None:
+        self._rules: object = None
+        self._known: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+
+    def attributes(
+        self,
+        key: tuple[Any, ...],
+        parameters: Mapping[str, ParameterValue],
+        originals: Mapping[str, ParameterValue],
+    ) -> Mapping[str, Any]:
+        rules = redaction.rules()
+        if rules is not self._rules or len(self._known) >= _MAX_CACHED:
+            self._rules, self._known = rules, {}
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = _computed(parameters, originals)
+        return known
+
+
+_cache: Final = _Cache()
+
+
+def _computed(
+    parameters: Mapping[str, ParameterValue], originals: Mapping[str, ParameterValue]
+) -> dict[str, Any]:
+    attributes: dict[str, Any] = {}
+    for name, value in (*redaction.exported_parameters(parameters).items(), *originals.items()):
+        if value is None or value is UNSET or (name == "choice.count" and value == 1):
+            continue
+        attributes[_ATTRIBUTE_OF.get(name) or semconv.PARAMETER_PREFIX + name] = _attribute_value(value)
+    if parameters:
+        attributes[semconv.PARAMETERS_FINGERPRINT] = fingerprint(parameters)
+    return attributes
+
+
+def _attribute_value(value: ParameterValue) -> Any:
+    if isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, str):
+        return value[:_MAX_TEXT]
+    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+        return [item[:_MAX_TEXT] for item in value]
+    return canonical(value)[:_MAX_TEXT]
