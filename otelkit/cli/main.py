@@ -15,6 +15,7 @@ from otelkit.errors import OtelkitError
 _VERBS: Final[Mapping[str, str]] = {
     "changes": "otelkit.cli.changes",
     "check": "otelkit.cli.check",
+    "dashboards": "otelkit.cli.dashboards",
     "demo": "otelkit.cli.demo",
     "explain": "otelkit.cli.explain",
     "generate": "otelkit.cli.generate",
@@ -35,7 +36,9 @@ class _LazyGroup(click.Group):
         return command
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.version_option(__version__, prog_name="otelkit")
 def cli() -> None:
     """P99 jumped: which parameter change caused it?

@@ -216,7 +216,7 @@ def _verdicts() -> g.Panel:
         for ref, metric in _EFFECT.items()
     ]
     targets.append(panels.at_end(f"abs({effect}) >= bool {threshold}", "crossed", table=True))
-    seconds = {"unit": "s", "decimals": 3}
+    seconds = {"unit": "s"}
     return panels.table(
         "Verdict on each change",
         "Causal: it moved P99; revert it or accept the price. Correlated only: something else did, do not "

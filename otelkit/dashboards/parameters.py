@@ -111,7 +111,7 @@ def _table(p99: str, first: str, output: str) -> g.Panel:
         "are not comparable.",
         [panels.at_end(_average(expr), ref, table=True) for ref, expr in columns.items()],
         columns={
-            "value": "$parameter",
+            "value": "Value",
             "Value #p99": "P99",
             "Value #first": "First token, P99",
             "Value #output": "Output tokens per call",
@@ -154,7 +154,11 @@ def _knee(p99: str, output: str) -> g.Panel:
             },
             {"id": "sortBy", "options": {"fields": {}, "sort": [{"field": "value"}]}},
             panels.organize(
-                {"value": "value", "Value #output": "Output tokens per call", "Value #p99": "P99"},
+                {
+                    "value": "value",
+                    "Value #output": "Output tokens per call",
+                    "Value #p99": "P99",
+                },
                 ["Time", semconv.LABEL_SERVICE],
             ),
         ],

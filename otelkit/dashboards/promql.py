@@ -101,23 +101,23 @@ def newest(metric: str, matchers: str, by: tuple[str, ...]) -> str:
 def changes_with_verdict(only: str = "") -> str:
     """Unix seconds of each change of the service, with its verdict as a label.
 
+    ``@ end()``: over time, a change would first be there as not judged and then once more with its verdict.
+
     Args:
         only: a verdict, or ``NOT_JUDGED``; empty for all changes.
     """
     times = f"max{_by(OF_CHANGE)} ({_seen_in_span(ONE_SERVICE)})"
     on = f"on ({semconv.LABEL_CHANGE_ID})"
-
-    def verdicts(matchers: str = ONE_SERVICE) -> str:
-        by = (semconv.LABEL_CHANGE_ID, semconv.LABEL_VERDICT)
-        return newest(semconv.METRIC_CHANGE_VERDICT, matchers, by)
-
-    if only == NOT_JUDGED:
-        return labelled(f"{times} unless {on} {verdicts()}", semconv.LABEL_VERDICT, NOT_JUDGED)
-    matching = verdicts(f'{ONE_SERVICE}, {semconv.LABEL_VERDICT}="{only}"' if only else ONE_SERVICE)
-    judged = f"{times} * {on} group_left ({semconv.LABEL_VERDICT}) {matching}"
+    by = (semconv.LABEL_CHANGE_ID, semconv.LABEL_VERDICT)
+    picked = (
+        f'{ONE_SERVICE}, {semconv.LABEL_VERDICT}="{only}"' if only and only != NOT_JUDGED else ONE_SERVICE
+    )
+    verdicts = f"max{_by(by)} ({semconv.METRIC_CHANGE_VERDICT}{{{picked}}} @ end())"
+    judged = f"{times} * {on} group_left ({semconv.LABEL_VERDICT}) {verdicts}"
+    not_judged = labelled(f"{times} unless {on} {verdicts}", semconv.LABEL_VERDICT, NOT_JUDGED)
     if only:
-        return judged
-    return f"{judged} or {on} {labelled(times, semconv.LABEL_VERDICT, NOT_JUDGED)}"
+        return not_judged if only == NOT_JUDGED else judged
+    return f"{judged} or {not_judged}"
 
 
 def in_effect() -> str:
@@ -126,7 +126,7 @@ def in_effect() -> str:
     That is what the newest change so far set; before the first change, what that change replaced. ``@ end()``
     makes a change known before it was made, since its old value was in use then.
     """
-    times = f"max{_by(_PARAMETER_LABELS)} ({_seen_in_span(_OF_PARAMETER, at=' @ end()')})"
+    times = f"max{_by(_PARAMETER_LABELS)} ({_seen_in_span(_OF_PARAMETER)})"
     by = f"by ({semconv.LABEL_SERVICE})"
     on = f"on ({semconv.LABEL_SERVICE})"
     after = f"topk {by} (1, {times} <= time())"
@@ -160,9 +160,9 @@ _PARAMETER_LABELS = (semconv.LABEL_SERVICE, semconv.LABEL_CHANGE_ID, semconv.LAB
 _OF_PARAMETER = f'{ONE_SERVICE}, {semconv.LABEL_PARAMETER}="$parameter"'
 
 
-def _seen_in_span(matchers: str, at: str = "") -> str:
-    """Times of changes, also of those whose process has ended since."""
-    return f"last_over_time({semconv.METRIC_PARAMETER_CHANGE_TIMESTAMP}{{{matchers}}}[$__range]{at})"
+def _seen_in_span(matchers: str) -> str:
+    """Times of all changes of the span, at each moment; also of those whose process has ended since."""
+    return f"last_over_time({semconv.METRIC_PARAMETER_CHANGE_TIMESTAMP}{{{matchers}}}[$__range] @ end())"
 
 
 def _by(labels: tuple[str, ...]) -> str:

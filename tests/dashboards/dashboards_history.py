@@ -1,0 +1,388 @@
+"""Ninety minutes of history in a real Prometheus within seconds: otelkit's own metrics code is driven through
+simulated calls, and promtool turns the pages into blocks. Metrics that nothing writes yet are scripted here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import yaml
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.utils import floatToGoString
+
+from otelkit import rules, semconv
+from otelkit.emit.metrics import GenerationMetrics
+from otelkit.emit.self_metrics import SelfMetrics
+from otelkit.model import CallSite, ChangeSource, Generation, Outcome, ParameterChange, label_text
+from otelkit.spec import Duration, Spec
+
+STEP = 15
+LENGTH = 90 * 60
+SPEC = Spec(windows=(Duration.parse("1m"), Duration.parse("5m")))
+CHAT, SEARCH = "chat", "search"
+POSITIONS = ("0001-0016", "0017-0064", "0065-0256")
+
+
+@dataclass(frozen=True)
+class Script:
+    """What happened, in seconds after the start of the history."""
+
+    longer_at: float = 50 * 60
+    back_at: float = 75 * 60
+    seed_at: float = 35 * 60
+    warmer_at: float = 62 * 60
+
+
+SCRIPT = Script()
+
+
+class _Pages:
+    """Samples of one registry, scraped at simulated times."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._lines: dict[str, list[str]] = {}
+        self._kinds: dict[str, str] = {}
+
+    def scrape(self, at: float) -> None:
+        for family in self.registry.collect():
+            self._kinds[family.name] = family.type
+            for sample in family.samples:
+                if sample.name.endswith("_created"):
+                    continue
+                labels = {"job": "scripted", "instance": "scripted:1", **sample.labels}
+                inner = ",".join(f'{key}="{_escaped(value)}"' for key, value in sorted(labels.items()))
+                line = f"{sample.name}{{{inner}}} {floatToGoString(sample.value)} {at:.3f}"
+                self._lines.setdefault(family.name, []).append(line)
+
+    def text(self) -> str:
+        parts = []
+        for name, lines in self._lines.items():
+            kind = "gauge" if self._kinds[name] == "info" else self._kinds[name]
+            series = sorted(lines, key=lambda line: line.rsplit(" ", 2)[0])  # stable: times stay in order
+            parts += [f"# TYPE {name} {kind}", *series]
+        return "\n".join([*parts, "# EOF", ""])
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def history(start: float) -> str:
+    """The whole history as OpenMetrics text with timestamps, from Unix time ``start``."""
+    pages = _Pages()
+    calls = GenerationMetrics(pages.registry)
+    own = {name: _self_metrics(pages.registry, name) for name in (CHAT,)}
+    others = _Others(pages.registry)
+    dice = random.Random(7)
+    for tick in range(LENGTH // STEP + 1):
+        offset = tick * STEP
+        for service, model, rate in (
+            (CHAT, "small-1", 2.4),
+            (CHAT, "large-1", 0.6),
+            (SEARCH, "small-1", 1.2),
+        ):
+            for number in range(_poisson(dice, rate * STEP)):
+                generation = _generation(dice, service, model, start + offset, offset, number)
+                calls.started(generation.call_site)
+                calls.ended(generation, traced=False)
+                others.ended(generation, dice)
+        for change, seen_at in changes(start):
+            if 0 <= offset - seen_at < STEP:
+                calls.changed(change)
+        written = _poisson(dice, 900)
+        own[CHAT].written(written)
+        own[CHAT].delivered(written - (40 if 3000 < offset < 3120 else 0))
+        own[CHAT].dropped(40 if 3000 < offset < 3120 else 0, "buffer_full")
+        own[CHAT].not_selected(120, "over_rate")
+        own[CHAT].lost(int(offset == 2000 // STEP * STEP), "queue_full")
+        own[CHAT].overhead("encode", 0.004)
+        others.tick(offset, start)
+        pages.scrape(start + offset)
+    return pages.text()
+
+
+def changes(start: float) -> list[tuple[ParameterChange, float]]:
+    """The changes and when they are seen, seconds after the start."""
+    steps = [
+        ("seed", 1, 2, SCRIPT.seed_at),
+        ("max_tokens", 64, 256, SCRIPT.longer_at),
+        ("temperature", 0.7, 0.9, SCRIPT.warmer_at),
+        ("max_tokens", 256, 128, SCRIPT.back_at),
+    ]
+    return [
+        (
+            ParameterChange(CHAT, name, old, new, start + at, start + at, source=ChangeSource.OBSERVED),
+            at,
+        )
+        for name, old, new, at in steps
+    ]
+
+
+def limit_at(offset: float) -> int:
+    if offset < SCRIPT.longer_at:
+        return 64
+    return 256 if offset < SCRIPT.back_at else 128
+
+
+def _generation(
+    dice: random.Random, service: str, model: str, at: float, offset: float, number: int
+) -> Generation:
+    site = CallSite(service, "openai", "chat", model, "app.py:answer")
+    limit = limit_at(offset) if service == CHAT else 48
+    tokens = max(2, min(limit, int(dice.expovariate(1 / 110.0)) + 2))
+    pace = dice.lognormvariate(-4.6, 0.35) * (1.8 if model == "large-1" else 1.0)
+    begin = int((at + number * 0.01) * 1e9)
+    steps, now = [], begin + int(dice.lognormvariate(-2.6, 0.5) * 1e9)
+    for position in range(tokens):
+        now += int((pace * (1 + position / 400) + (0.8 if dice.random() < 0.0008 else 0)) * 1e9)
+        steps.append(now)
+    failed = dice.random() < (0.08 if model == "large-1" else 0.01)
+    return Generation(
+        call_site=site,
+        start_ns=begin,
+        end_ns=steps[-1],
+        step_ns=steps,
+        streamed=True,
+        outcome=Outcome.ERROR if failed else Outcome.COMPLETED,
+        error_type="RateLimitError" if failed else "",
+        input_tokens=int(dice.lognormvariate(5, 0.8)),
+        output_tokens=tokens,
+    )
+
+
+def _poisson(dice: random.Random, mean: float) -> int:
+    return max(0, round(dice.gauss(mean, mean**0.5)))
+
+
+def _self_metrics(registry: CollectorRegistry, service: str) -> SelfMetrics:
+    return SelfMetrics(service, registry, pending=lambda: 2)
+
+
+class _Others:
+    """Metrics of the analyser, of Tempo, of Prometheus itself, of token steps by position and of entropy."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def gauge(name: str, *labels: str) -> Gauge:
+            return Gauge(name, "scripted", labels, registry=registry)
+
+        of_verdict = semconv.LABELS_OF_VERDICTS
+        self.verdict = gauge(semconv.METRIC_CHANGE_VERDICT, *of_verdict)
+        self.of_change = {
+            name: gauge(name, *of_verdict)
+            for name in (
+                semconv.METRIC_CHANGE_EFFECT,
+                semconv.METRIC_CHANGE_EFFECT_LOW,
+                semconv.METRIC_CHANGE_EFFECT_HIGH,
+                semconv.METRIC_CHANGE_LAG,
+                semconv.METRIC_CHANGE_PEARSON_R,
+                semconv.METRIC_CHANGE_P_VALUE,
+                semconv.METRIC_CHANGE_Q_VALUE,
+                semconv.METRIC_CHANGE_THRESHOLD,
+            )
+        }
+        self.mechanism = gauge(semconv.METRIC_CHANGE_MECHANISM, *of_verdict, semconv.LABEL_MECHANISM)
+        self.of_service = {
+            name: gauge(name, semconv.LABEL_SERVICE)
+            for name in (
+                semconv.METRIC_P99_BEFORE,
+                semconv.METRIC_P99_AFTER,
+                semconv.METRIC_P99_UNEXPLAINED,
+                semconv.METRIC_P99_COUNTERFACTUAL,
+            )
+        }
+        service = semconv.LABEL_SERVICE
+        node = (semconv.LABEL_ID, semconv.LABEL_TITLE, semconv.LABEL_SUBTITLE, semconv.LABEL_KIND)
+        edge = (semconv.LABEL_ID, semconv.LABEL_SOURCE, semconv.LABEL_TARGET)
+        self.node = gauge(semconv.METRIC_CAUSAL_NODE, service, *node, semconv.LABEL_VERDICT)
+        self.edge = gauge(semconv.METRIC_CAUSAL_EDGE, service, *edge, semconv.LABEL_VERDICT)
+        self.confidence = gauge(semconv.METRIC_CAUSAL_EDGE_CONFIDENCE, service, *edge, semconv.LABEL_VERDICT)
+        ends = (semconv.LABEL_CLIENT, semconv.LABEL_SERVER)
+        self.graph = Counter(
+            semconv.METRIC_SERVICE_GRAPH_REQUESTS.removesuffix("_total"), "g", ends, registry=registry
+        )
+        self.graph_failed = Counter(
+            semconv.METRIC_SERVICE_GRAPH_FAILED.removesuffix("_total"), "g", ends, registry=registry
+        )
+        self.graph_seconds = Histogram(
+            semconv.METRIC_SERVICE_GRAPH_DURATION, "g", ends, buckets=(0.1, 0.4, 1.6), registry=registry
+        )
+        self.of_prometheus = {
+            name: gauge(name, *labels)
+            for name, labels in {
+                semconv.METRIC_UP: (),
+                semconv.METRIC_SCRAPE_DURATION: (),
+                semconv.METRIC_SCRAPE_SAMPLES: (),
+                semconv.METRIC_RULE_DURATION: (semconv.LABEL_RULE_GROUP,),
+                semconv.METRIC_RULE_INTERVAL: (semconv.LABEL_RULE_GROUP,),
+            }.items()
+        }
+        self.rule_failures = Counter(
+            semconv.METRIC_RULE_FAILURES.removesuffix("_total"),
+            "r",
+            (semconv.LABEL_RULE_GROUP,),
+            registry=registry,
+        )
+        self.positions = Histogram(
+            semconv.METRIC_TOKEN_STEP, "p", (service, semconv.LABEL_POSITION), registry=registry
+        )
+        self.entropy = Histogram(
+            semconv.METRIC_OUTPUT_ENTROPY, "e", (service,), buckets=(0.25, 0.5, 1, 2, 4), registry=registry
+        )
+        self.repeated = Histogram(
+            semconv.METRIC_REPEATED_TOKENS, "r", (service,), buckets=(0.25, 0.5, 0.75, 1), registry=registry
+        )
+
+    def ended(self, generation: Generation, dice: random.Random) -> None:
+        service = generation.call_site.service
+        steps = generation.step_ns
+        for place, bound in zip(POSITIONS, (16, 64, 256), strict=True):
+            if len(steps) > bound // 4 + 1:
+                index = bound // 4 + 1
+                self.positions.labels(service, place).observe((steps[index] - steps[index - 1]) / 1e9)
+        self.entropy.labels(service).observe(dice.lognormvariate(0, 0.4))
+        self.repeated.labels(service).observe(dice.betavariate(2, 6))
+
+    def tick(self, offset: float, start: float) -> None:
+        """Counters of the service graph always; verdicts ten minutes after the change."""
+        for client, server, calls, failed in (
+            ("web", CHAT, 45, 1),
+            ("web", SEARCH, 18, 2),
+            (CHAT, SEARCH, 9, 0),
+        ):
+            self.graph.labels(client, server).inc(calls)
+            self.graph_failed.labels(client, server).inc(failed)
+            self.graph_seconds.labels(client, server).observe(0.3)
+        numbers = (0.0 if 2400 < offset < 2520 else 1.0, 0.02, 400, 0.004, 15)
+        for one, number in zip(self.of_prometheus.values(), numbers, strict=True):
+            (one.labels("/rules/a.yaml;otelkit-latency-1m") if one._labelnames else one).set(number)
+        self.rule_failures.labels("/rules/a.yaml;otelkit-latency-1m").inc(0)
+        if offset < SCRIPT.longer_at + 600:
+            return
+        verdicts = {
+            "seed": ("no effect", 0.004, -0.03, 0.035, None, 0.11, 0.71),
+            "max_tokens": ("causal", 6.55, 5.90, 7.20, 12.0, 0.93, 0.003),
+            "temperature": ("correlated only", 0.21, -0.05, 0.46, None, 0.42, 0.19),
+        }
+        for change, seen_at in changes(start)[:3]:
+            if offset < seen_at + 600:
+                continue
+            verdict, value, low, high, lag, r, q = verdicts[change.parameter]
+            labels = (
+                CHAT,
+                change.parameter,
+                label_text(change.old),
+                label_text(change.new),
+                change.scope,
+                change.id,
+                verdict,
+            )
+            self.verdict.labels(*labels).set(1)
+            numbers = (value, low, high, lag, r, q / 3, q, 0.12)
+            for gauge, number in zip(self.of_change.values(), numbers, strict=True):
+                if number is not None:
+                    gauge.labels(*labels).set(number)
+            node = f"{label_text(change.old)} → {label_text(change.new)}"
+            self.node.labels(CHAT, change.id, change.parameter, node, "parameter", verdict).set(value)
+            if verdict == "causal":
+                parts = {"output_length": 5.75, "queueing": 0.60, "not_split": 0.20}
+                for path, seconds in parts.items():
+                    self.mechanism.labels(*labels, path).set(seconds)
+                    self.node.labels(CHAT, path, path.replace("_", " "), "", "mechanism", "").set(seconds)
+                    self._edge(change.id, path, verdict, seconds, 1 - q)
+                    self._edge(path, "p99", verdict, seconds, 1 - q)
+            else:
+                self._edge(change.id, "p99", verdict, value, 1 - q)
+        self.node.labels(CHAT, "p99", "P99", CHAT, "service", "").set(9.1)
+        for gauge, number in zip(self.of_service.values(), (2.48, 9.10, 0.07, 2.55), strict=True):
+            gauge.labels(CHAT).set(number)
+
+    def _edge(self, source: str, target: str, verdict: str, seconds: float, confidence: float) -> None:
+        labels = (CHAT, f"{source}:{target}", source, target, verdict)
+        self.edge.labels(*labels).set(seconds)
+        self.confidence.labels(*labels).set(confidence)
+
+
+@dataclass(frozen=True)
+class FilledPrometheus:
+    url: str
+    start: float
+    end: float
+
+
+@contextlib.contextmanager
+def filled_prometheus(binary: Path, promtool: Path, directory: Path) -> Iterator[FilledPrometheus]:
+    """A Prometheus with the history and the series that the generated rules record from it."""
+    end = time.time() // STEP * STEP
+    start = end - LENGTH
+    page, data = directory / "history.om", directory / "data"
+    page.write_text(history(start), encoding="utf-8")
+    _run([promtool, "tsdb", "create-blocks-from", "openmetrics", "--quiet", page, data])
+    # Rules that read what other rules record come second: promtool evaluates all over what is stored before.
+    for order, which in enumerate(_in_order(rules.generate(SPEC))):
+        path = directory / f"{order}.rules.yaml"
+        path.write_text(yaml.safe_dump({"groups": [{"name": "history", "rules": which}]}), encoding="utf-8")
+        with running_prometheus(binary, directory) as url:
+            span = (f"--start={start + 60:.0f}", f"--end={end:.0f}", f"--eval-interval={STEP}s")
+            tool = (promtool, "tsdb", "create-blocks-from", "rules", f"--url={url}", f"--output-dir={data}")
+            _run([*tool, *span, path])
+    with running_prometheus(binary, directory) as url:
+        yield FilledPrometheus(url, start + 60, end)
+
+
+def _in_order(files: Mapping[str, str]) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+    every = [
+        rule for text in files.values() for group in yaml.safe_load(text)["groups"] for rule in group["rules"]
+    ]
+    recorded = {rule["record"] for rule in every if "record" in rule}
+    second = [rule for rule in every if "record" in rule and any(name in rule["expr"] for name in recorded)]
+    first = [rule for rule in every if "record" in rule and rule not in second]
+    return first, second
+
+
+@contextlib.contextmanager
+def running_prometheus(binary: Path, directory: Path) -> Iterator[str]:
+    """Prometheus over the data in ``directory / 'data'``; it scrapes nothing."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    (directory / "prometheus.yml").write_text("scrape_configs: []\n", encoding="utf-8")
+    command = [
+        str(binary),
+        f"--config.file={directory / 'prometheus.yml'}",
+        f"--storage.tsdb.path={directory / 'data'}",
+        f"--web.listen-address={address}",
+        "--log.level=warn",
+    ]
+    with (directory / "prometheus.log").open("ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        _wait_until_ready(f"http://{address}", process, directory / "prometheus.log")
+        yield f"http://{address}"
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _wait_until_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and process.poll() is None:
+        with contextlib.suppress(httpx.HTTPError):
+            if httpx.get(f"{url}/-/ready", timeout=2).status_code == 200:
+                return
+        time.sleep(0.1)
+    raise RuntimeError(f"Prometheus did not start: {log.read_text()[-2000:]}")
+
+
+def _run(command: list[object]) -> None:
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{command[:4]}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
