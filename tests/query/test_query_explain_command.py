@@ -46,7 +46,7 @@ def test_live_verdict_is_kept_and_replayed(prometheus_binary: Path, tmp_path: Pa
             half = time.time()
             if median == 0.6:
                 chat.change("max_tokens", "256", "1024", half)
-            while time.time() < half + 12:
+            while time.time() < half + 8:
                 chat.call(median)
                 search.call(0.1)
                 time.sleep(0.01)

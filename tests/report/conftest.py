@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC
 from pathlib import Path
 
 import pytest
+import sample_report as sample
 from playwright.sync_api import Browser, Page, sync_playwright
+
+from otelkit.report import render_page
 
 FLAGS = (
     "--no-sandbox",
@@ -37,23 +41,38 @@ def browser(chromium_path: Path) -> Iterator[Browser]:
         chromium.close()
 
 
+def opened(browser: Browser, path: Path, html: str, width: int, scheme: str) -> OpenedPage:
+    """HTML text opened from a file."""
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    kept = OpenedPage(context.new_page())
+    kept.page.on("request", lambda request: kept.requests.append(request.url))
+    kept.page.on("console", lambda message: kept.complaints.append(f"{message.type}: {message.text}"))
+    kept.page.on("pageerror", lambda error: kept.complaints.append(str(error)))
+    path.write_text(html, encoding="utf-8")
+    kept.page.goto(path.as_uri())
+    return kept
+
+
 @pytest.fixture
 def open_page(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., OpenedPage]]:
     """Opens HTML text at a width and colour scheme."""
-    contexts = []
+    pages: list[OpenedPage] = []
 
     def open_html(html: str, *, width: int = 1280, scheme: str = "light") -> OpenedPage:
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        contexts.append(context)
-        opened = OpenedPage(context.new_page())
-        opened.page.on("request", lambda request: opened.requests.append(request.url))
-        opened.page.on("console", lambda message: opened.complaints.append(f"{message.type}: {message.text}"))
-        opened.page.on("pageerror", lambda error: opened.complaints.append(str(error)))
-        path = tmp_path / "page.html"
-        path.write_text(html, encoding="utf-8")
-        opened.page.goto(path.as_uri())
-        return opened
+        pages.append(opened(browser, tmp_path / "page.html", html, width, scheme))
+        return pages[-1]
 
     yield open_html
-    for context in contexts:
-        context.close()
+    for one in pages:
+        one.page.context.close()
+
+
+@pytest.fixture(scope="session")
+def sample_opened(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenedPage]:
+    """The sample's page, 1280 pixels wide, for tests that only look."""
+    html = render_page(
+        sample.sample_explanation(), sample.sample_panel(), exemplars=sample.sample_exemplars(), zone=UTC
+    )
+    one = opened(browser, tmp_path_factory.mktemp("sample") / "page.html", html, 1280, "light")
+    yield one
+    one.page.context.close()
