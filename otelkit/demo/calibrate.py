@@ -11,7 +11,7 @@ import httpx
 
 from otelkit.demo import load
 from otelkit.demo.model_server import SLOTS
-from otelkit.errors import OtelkitError, UsageError
+from otelkit.errors import OtelkitError
 
 LOWEST_RATE: Final = 0.5
 """Requests a second below which minutes hold too few answers for a P99."""
@@ -67,8 +67,6 @@ def choose_rate(capacity: Capacity, *, utilisation: float, wanted: float | None)
     """
     carried = capacity.requests_per_second
     if wanted is not None:
-        if wanted <= 0:
-            raise UsageError(f"--rate {wanted:g}: must be more than 0 requests per second.")
         if wanted > carried:
             raise OtelkitError(
                 f"--rate {wanted:g}: this machine is too slow: under the script's heaviest settings it "

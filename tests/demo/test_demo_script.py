@@ -14,7 +14,8 @@ from otelkit.demo.script import BASE_SETTINGS, DEFAULT_MINUTES, Moves, SettingsF
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("minutes", [1.0, DEFAULT_MINUTES, 20.0])
 def test_script_has_every_kind_of_event_in_order(seed: int, minutes: float) -> None:
-    """Broken if a run lacked a cause, an idle change, a reverted change or the surge, or they ran into each other."""
+    """Broken if a run lacked a cause, an idle change, a reverted change or the surge, or they ran into each
+    other."""
     script = default_script(minutes=minutes, seed=seed)
     moves = [change.moves for change in script.changes]
     assert moves == [Moves.NOTHING, Moves.UP, Moves.NOTHING, Moves.UP, Moves.DOWN]

@@ -70,7 +70,8 @@ def test_children_end_when_the_demo_is_killed(tmp_path: Path) -> None:
     code = (
         "import sys, time\nfrom pathlib import Path\nfrom otelkit.demo.supervise import Supervisor\n"
         "supervisor = Supervisor(Path(sys.argv[1]))\n"
-        "child = supervisor.start('sleeper', [sys.executable, '-c', 'import time; print(1, flush=True); time.sleep(60)'])\n"
+        "sleep = 'import time; print(1, flush=True); time.sleep(60)'\n"
+        "child = supervisor.start('sleeper', [sys.executable, '-c', sleep])\n"
         "child.wait_until(lambda: child.log.read_text() != '', timeout=10)\n"
         "print(child.pid, flush=True)\ntime.sleep(60)"
     )

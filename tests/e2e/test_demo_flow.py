@@ -1,0 +1,208 @@
+"""The whole flow on a real model and a real Prometheus: from a setting that somebody changes to the verdict
+on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from otelkit import semconv
+from otelkit.causal import Verdict
+from otelkit.demo.prometheus import Prometheus
+from otelkit.demo.run import SPEC, Options, Result, run
+from otelkit.demo.script import BASE_SETTINGS, Moves, Script, ScriptedChange
+from otelkit.demo.supervise import HOST, Supervisor, free_port
+from otelkit.query import PrometheusSource, ScrapeSource
+from otelkit.query.panel import Panel
+from otelkit.spec import parse_spec
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.model,
+    pytest.mark.prometheus,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
+]
+
+SECONDS = 70.0
+CHANGE_AT = 35.0
+LONG_ANSWERS = 24
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A finished run, and what each source says of it."""
+
+    result: Result
+    prometheus: Prometheus
+    panel_of_prometheus: Panel
+    panel_of_pages: Panel
+    children_left: set[str]
+
+    def truth(self) -> dict[str, Any]:
+        """What the script did."""
+        document: dict[str, Any] = json.loads((self.result.directory / "truth.json").read_text())
+        return document
+
+    def spans(self) -> list[dict[str, Any]]:
+        """All spans that were received."""
+        return [
+            span
+            for line in (self.result.directory / "traces.jsonl").read_text().splitlines()
+            for resource in json.loads(line)["resourceSpans"]
+            for scope in resource["scopeSpans"]
+            for span in scope["spans"]
+        ]
+
+
+def children() -> set[str]:
+    """Process ids of this process's children."""
+    return {
+        pid
+        for task in Path(f"/proc/{os.getpid()}/task").iterdir()
+        for pid in (task / "children").read_text().split()
+    }
+
+
+@pytest.fixture(scope="module")
+def flow(
+    prometheus_binary: Path, model_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Flow]:
+    """One run of about a minute, its page scraped by both sources; Prometheus then opened again on the data
+    it kept."""
+    script = Script(
+        seconds=SECONDS,
+        changes=(ScriptedChange(CHANGE_AT, "max_tokens", LONG_ANSWERS, Moves.UP),),
+        surges=(),
+        base=BASE_SETTINGS,
+        utilisation=0.75,
+    )
+    spec = parse_spec(SPEC)
+    metrics_port = free_port()
+    before = children()
+    with ScrapeSource([f"http://{HOST}:{metrics_port}/metrics"], spec, interval=1.0) as pages:
+        result = run(
+            Options(
+                output=tmp_path_factory.mktemp("demo"),
+                script=script,
+                model=model_path,
+                prometheus=prometheus_binary,
+                metrics_port=metrics_port,
+            )
+        )
+        left = children() - before
+        start, end = result.explanation.start, result.explanation.end
+        panel_of_pages = pages.panel(["chat"], start, end, 1.0)
+    logs = tmp_path_factory.mktemp("logs")
+    with Supervisor(logs) as supervisor:
+        server = Prometheus.reopen(
+            supervisor, prometheus_binary, directory=result.directory, port=free_port()
+        )
+        with PrometheusSource(server.url, spec) as queried:
+            panel_of_prometheus = queried.panel(["chat"], start, end, 1.0)
+        yield Flow(result, server, panel_of_prometheus, panel_of_pages, left)
+
+
+def test_change_is_noticed_and_found_to_have_moved_p99(flow: Flow) -> None:
+    """Broken if otelkit missed a change nobody announced, or could not tell that it moved P99 up."""
+    (made,) = flow.truth()["changes"]
+    (finding,) = flow.result.explanation.findings
+    assert (finding.change.parameter, finding.change.old, finding.change.new) == (
+        "max_tokens",
+        4,
+        LONG_ANSWERS,
+    )
+    # Noticed by the first call that uses it, which comes with the next arrival.
+    assert -0.5 <= finding.change.first_seen - made["at"] < 8.0
+    assert finding.verdict is Verdict.CAUSAL, finding.reason
+    assert finding.effect is not None and finding.effect.low > 0
+
+
+def test_effect_agrees_with_what_callers_saw(flow: Flow) -> None:
+    """Broken if the effect told had another size than the one that callers met."""
+    (finding,) = flow.result.explanation.findings
+    before, after = flow.truth()["seen_by_callers"]
+    moved = after["p99_seconds"] - before["p99_seconds"]
+    assert finding.effect is not None
+    assert finding.effect.low * 0.5 < moved < finding.effect.high * 2
+
+
+def test_load_was_held(flow: Flow) -> None:
+    """Broken if requests failed, or the rate planned was not the rate sent."""
+    load = flow.result.load
+    assert load.errors == 0
+    assert load.sent == load.planned > 15
+
+
+def test_token_steps_are_children_of_their_generation(flow: Flow) -> None:
+    """Broken if token-step spans were lost, doubled, or not tied to the generation they belong to."""
+    spans = flow.spans()
+    steps = [span for span in spans if span["name"] == semconv.TOKEN_STEP_SPAN]
+    generations = {span["spanId"]: span for span in spans if span["name"] != semconv.TOKEN_STEP_SPAN}
+    assert len(generations) == flow.result.load.sent
+    assert len({span["spanId"] for span in spans}) == len(spans)
+    by_parent: dict[str, list[dict[str, Any]]] = {}
+    for step in steps:
+        parent = generations[step["parentSpanId"]]
+        assert step["traceId"] == parent["traceId"] and len(step["traceId"]) == 32
+        assert (
+            int(parent["startTimeUnixNano"]) <= int(step["startTimeUnixNano"]) <= int(step["endTimeUnixNano"])
+        )
+        assert int(step["endTimeUnixNano"]) <= int(parent["endTimeUnixNano"])
+        by_parent.setdefault(step["parentSpanId"], []).append(step)
+    counts = [len(group) for group in by_parent.values()]
+    assert max(counts) >= LONG_ANSWERS - 2 and min(counts) <= 6
+    assert len(by_parent) == len(generations)
+
+
+def test_change_is_a_log_event(flow: Flow) -> None:
+    """Broken if the change were only a metric: whoever reads logs or traces would not see it."""
+    text = (flow.result.directory / "logs.jsonl").read_text()
+    assert f'"eventName":"{semconv.CHANGE_EVENT}"' in text
+
+
+def test_exemplars_lead_to_traces(flow: Flow) -> None:
+    """Broken if a point of the histogram could not be followed to the generation behind it."""
+    explanation = flow.result.explanation
+    metric = f"{semconv.METRIC_OPERATION_DURATION}_bucket"
+    exemplars = flow.prometheus.exemplar_trace_ids(metric, explanation.start, explanation.end)
+    traces = {span["traceId"] for span in flow.spans()}
+    assert len(exemplars) >= 10
+    assert exemplars <= traces
+
+
+def test_both_sources_show_the_same_p99(flow: Flow) -> None:
+    """Broken if a user without Prometheus saw another P99 than one with it."""
+    ours, theirs = flow.panel_of_pages.services["chat"], flow.panel_of_prometheus.services["chat"]
+    assert ours.window_seconds == theirs.window_seconds
+    assert ours.bucket_bounds is not None and theirs.bucket_bounds is not None
+    assert np.array_equal(ours.bucket_bounds, theirs.bucket_bounds)
+    a, b = ours.quantiles[0.99], theirs.quantiles[0.99]
+    known = np.isfinite(a) & np.isfinite(b)
+    assert known.sum() > 0.7 * len(a)
+    buckets_a, buckets_b = (np.searchsorted(ours.bucket_bounds, values[known]) for values in (a, b))
+    # Two scrapers never look at the same instant: for a moment one has an answer in its window that the
+    # other has not. Within one bucket's interpolation means the same bucket or the one beside it.
+    assert np.mean(np.abs(buckets_a - buckets_b) <= 1) > 0.9
+    assert np.median(np.abs(a[known] - b[known]) / b[known]) < 0.05
+
+
+def test_page_and_json_are_there(flow: Flow) -> None:
+    """Broken if the run ended without the page, or the page without its verdict."""
+    page = flow.result.page.read_text()
+    assert page.startswith("<!") and "max_tokens" in page and "causal" in page
+    document = json.loads((flow.result.directory / "report.json").read_text())
+    assert document["explanations"][0]["findings"][0]["verdict"] == "causal"
+
+
+def test_nothing_is_left_running(flow: Flow) -> None:
+    """Broken if the model server, the service or Prometheus outlived the run."""
+    assert flow.children_left == set()
