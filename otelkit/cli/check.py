@@ -1,17 +1,19 @@
-"""``otelkit check``: is the spec sound, are the rules up to date, and does promtool accept them?"""
+"""``otelkit check``: is the spec sound, are the rules up to date, and would they work?"""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
 
 from otelkit.cli import outputs
 from otelkit.cli.options import SpecOption, spec_option
+from otelkit.errors import UsageError
+from otelkit.spec import Spec
 
 _FINDING = 3
 
@@ -34,45 +36,75 @@ _FINDING = 3
     show_envvar=True,
     help="promtool 3.5 or later; else the one on PATH, if any.",
 )
+@click.option(
+    "--prometheus",
+    metavar="URL",
+    help="Metrics found there count as known, besides those of the presets.",
+)
+@click.option(
+    "--lint/--no-lint", default=True, help="Read every expression for mistakes that promtool accepts."
+)
 @click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.pass_context
 def command(
-    context: click.Context, spec: SpecOption, directory: Path, promtool: str | None, files: Sequence[Path]
+    context: click.Context,
+    spec: SpecOption,
+    directory: Path,
+    promtool: str | None,
+    prometheus: str | None,
+    lint: bool,
+    files: Sequence[Path],
 ) -> None:
     """Check the spec and its rules, or the rule FILES given. Findings go to standard output; exit code 3."""
-    from otelkit.rules import HEADER, generate
+    from otelkit.rules import HEADER, generate_with_warnings, unit_tests
 
-    findings = ""
+    read = spec.load()
+    generated = generate_with_warnings(read)
     tool = promtool or shutil.which("promtool")
+    if tool is None:
+        click.echo("promtool is not on PATH: its checks are left out (--promtool PATH names it)", err=True)
+    findings = ""
     if files:
-        findings += _promtool(tool, files)
+        texts = {str(path): path.read_text(encoding="utf-8", errors="replace") for path in files}
+        findings += _promtool(tool, ["check", "rules", "--lint=all", "--lint-fatal", *texts])
     else:
-        generated = generate(spec.load())
+        texts = dict(generated.files)
+        findings += "".join(f"{spec.path}: {warning}\n" for warning in generated.warnings)
         if directory.is_dir():
-            findings += outputs.differences(directory, generated, header=HEADER)
+            findings += outputs.differences(directory, texts, header=HEADER)
         with tempfile.TemporaryDirectory() as scratch:
-            written = [Path(scratch, name) for name in generated]
-            outputs.write(Path(scratch), generated, header=HEADER)
-            findings += _promtool(tool, written)
+            tests = {f"tests/{name}": text for name, text in unit_tests(read, texts).items()}
+            outputs.write(Path(scratch), texts | tests, header=HEADER)
+            written = [str(Path(scratch, name)) for name in texts]
+            findings += _promtool(tool, ["check", "rules", "--lint=all", "--lint-fatal", *written])
+            findings += _promtool(tool, ["test", "rules", *(str(Path(scratch, name)) for name in tests)])
+    if lint:
+        findings += _lint(read, texts, generated.files, prometheus)
     if findings:
         click.echo(findings, nl=False)
         context.exit(_FINDING)
     click.echo("no findings", err=True)
 
 
-def _promtool(tool: str | None, files: Sequence[Path]) -> str:
+def _lint(spec: Spec, texts: Mapping[str, str], generated: Mapping[str, str], prometheus: str | None) -> str:
+    from otelkit.rules.lint import known_metrics, lint, read_rules
+
+    known = known_metrics(spec) | {rule.name for rule in read_rules(generated) if rule.records}
+    if prometheus:
+        from otelkit.query import PrometheusSource
+
+        with PrometheusSource(prometheus, spec) as server:
+            known |= server.metric_names()
+    return "".join(f"{finding}\n" for finding in lint(texts, known))
+
+
+def _promtool(tool: str | None, arguments: Sequence[str]) -> str:
     if tool is None:
-        click.echo("promtool is not on PATH: its checks are left out (--promtool PATH names it)", err=True)
         return ""
     try:
-        done = subprocess.run(
-            [tool, "check", "rules", "--lint=all", "--lint-fatal", *map(str, files)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = subprocess.run([tool, *arguments], capture_output=True, text=True, check=False)
     except OSError as error:
-        raise click.UsageError(
-            f"{tool} can't be run: {error.strerror}; --promtool PATH names another"
-        ) from None
+        raise UsageError(
+            f"{tool}: can't be run: {error.strerror}", hint="--promtool PATH names another."
+        ) from error
     return "" if done.returncode == 0 else done.stdout + done.stderr

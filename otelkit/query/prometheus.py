@@ -92,6 +92,14 @@ class PrometheusSource(Reader):
             reports.append(Report(series.target, labels, float(one["value"][1])))
         return tuple(change for change in merge_reports(reports) if start <= change.first_seen <= end)
 
+    def metric_names(self) -> frozenset[str]:
+        """Names of all series that Prometheus has.
+
+        Raises:
+            BackendUnreachable: Prometheus did not answer, or answered with an error.
+        """
+        return frozenset(self._get("label/__name__/values", {}))
+
     def _scrape_seconds(self) -> float:
         return self.spec.scrape_interval.seconds
 

@@ -79,7 +79,7 @@ def generate_with_warnings(spec: Spec, templates: Path | None = None) -> Generat
     files = {}
     for name in _FILES:
         body = "".join(f"{line}\n" for line in source.render(name, context).splitlines() if line.strip())
-        if re.search(r"^ +- (record|alert):", body, flags=re.MULTILINE):
+        if re.search(r"\b(record|alert):", body):
             files[name] = HEADER + body
     return Generated(files, tuple(overruns(spec, [*context["base_steps"], *context["ladder"]])))
 

@@ -162,9 +162,7 @@ def _interrupted(spec: Spec, calls: Calls) -> Test:
         _check(clock.at(after_reset), name, member.name, value),
         _check(clock.at(after_reset + gap), name, member.name, None),
         _check(clock.at(after_reset + gap + filled), name, member.name, value),
-        _none(
-            clock.at(after_reset + 2), f'{semconv.RECORDED_REQUESTS}{window}{{service="{member.name}"}} < 0'
-        ),
+        _none(clock.at(after_reset + 2), f"{semconv.RECORDED_REQUESTS}{window}{_selector(member.name)} < 0"),
     ]
     return _test(spec, f"{member.name}: a restart and a gap", calls.latency(_SPREAD, shape), checks)
 

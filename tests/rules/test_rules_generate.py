@@ -46,7 +46,11 @@ def test_raw_buckets_are_read_once_per_window() -> None:
     """Reading raw buckets is what rules cost; three quantiles must not read them three times."""
     rules = rules_of(Spec())
     reading = [rule for same in rules.values() for rule in same if "_bucket[1m]" in rule["expr"]]
-    assert [rule["record"] for rule in reading] == ["service_le:latency_seconds_bucket:rate1m"]
+    assert sorted(rule["record"] for rule in reading) == [
+        "service_le:latency_seconds_bucket:rate1m",
+        "service_le:time_per_output_chunk_seconds_bucket:rate1m",
+        "service_le:time_to_first_chunk_seconds_bucket:rate1m",
+    ]
     for quantile in ("p50", "p95", "p99"):
         assert f"service:{quantile}_latency_seconds:quantile_5m" in rules
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from otelkit.errors import ConfigError
-from otelkit.spec import Duration, Matcher, Spec, load_spec, parse_matchers, parse_spec
+from otelkit.spec import Duration, Matcher, Spec, json_schema_text, load_spec, parse_matchers, parse_spec
 
 
 def problems(text: str) -> list[str]:
@@ -95,3 +95,9 @@ def test_matchers_mean_what_they_mean_in_promql() -> None:
     assert str(pattern) == 'code=~"5.."'
     with pytest.raises(ValueError, match="regular expression"):
         parse_matchers('a=~"("')
+
+
+def test_the_published_schema_is_that_of_the_code() -> None:
+    """Editors check by the published file; after a change, write it anew with `otelkit generate schema`."""
+    published = Path(__file__).parents[2] / "docs" / "otelkit.schema.json"
+    assert published.read_text() == json_schema_text()

@@ -1,0 +1,236 @@
+"""Objectives and alerts: each can fire, each says what to do, and what can't fire is refused."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from otelkit.errors import ConfigError
+from otelkit.rules import generate, generate_alertmanager, generate_with_warnings
+from otelkit.rules.lint import known_metrics, lint
+from otelkit.spec import parse_spec
+
+ROOT = Path(__file__).parents[2]
+
+
+def alerts_of(text: str) -> list[dict[str, Any]]:
+    document = yaml.safe_load(generate(parse_spec(text))["alerts.rules.yaml"])
+    return [rule for group in document["groups"] for rule in group["rules"]]
+
+
+def problem(text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse_spec(text)
+    (line,) = caught.value.problems
+    return line
+
+
+def test_burn_rates_are_those_of_thirty_days() -> None:
+    """14.4, 6, 3 and 1 over 1h, 6h, 1d and 3d: other factors would page for nothing, or too late."""
+    alerts = alerts_of("services: [{name: a, slos: [{errors: 0.1%}]}]")
+    burning = [rule for rule in alerts if rule["alert"] == "OtelkitErrorBudgetBurn"]
+    found = [
+        (rule["labels"]["windows"], rule["labels"]["severity"], rule["expr"].split("> ")[-1])
+        for rule in burning
+    ]
+    assert found == [
+        ("5m/1h", "page", "14.4"),
+        ("30m/6h", "page", "6"),
+        ("2h/1d", "ticket", "3"),
+        ("6h/3d", "ticket", "1"),
+    ]
+
+
+def test_every_alert_says_where_to_look() -> None:
+    """A runbook that exists, a severity that Alertmanager routes by, and a dashboard."""
+    text = "services: [{name: a, slos: [{errors: 1%}], alerts: [{errors_above: 1%}, {latency_above: 1s}]}]"
+    alerts = alerts_of(text)
+    assert {rule["alert"] for rule in alerts} == {
+        "OtelkitErrorBudgetBurn",
+        "OtelkitHighLatency",
+        "OtelkitHighErrorRatio",
+        "OtelkitServiceAbsent",
+    }
+    for rule in alerts:
+        assert (ROOT / rule["annotations"]["runbook_url"]).is_file()
+        assert (ROOT / rule["annotations"]["runbook_url"]).read_text().startswith(f"# {rule['alert']}\n")
+        assert rule["labels"]["severity"] in ("page", "ticket")
+        assert "var-service={{ $labels.service" in rule["annotations"]["dashboard_url"]
+
+
+@pytest.mark.parametrize(
+    ("slo", "said"),
+    [
+        ("{errors: 10%}", r"144% of calls.*can never fire.*burn_alerts: \[30m/6h, 2h/1d, 6h/3d\]"),
+        ("{latency: 0.64, quantile: 0.9}", "can never fire"),
+        ("{latency: 800ms}", r"no bucket bound at 0\.8 s; the nearest are 0\.64 and 1\.28"),
+        ("{latency: 90s}", r"beyond the last bucket bound.*81\.92"),
+        ("{errors: 1%, window: 1d}", "too short to alert on"),
+        ("{errors: 1%, window: 7d, burn_alerts: [6h/3d]}", "while the objective holds"),
+        ("{latency: 1s, errors: 1%}", "either latency: or errors:"),
+        ("{errors: 150%}", "less than 1"),
+    ],
+)
+def test_objectives_that_can_not_work_are_refused(slo: str, said: str) -> None:
+    """An alert that can never fire looks like a service without trouble."""
+    line = problem(f"services:\n  - name: a\n    slos:\n      - {slo}\n")
+    assert line.startswith("otelkit.yaml:4: services.0.slos.0")
+    assert re.search(said, line), line
+
+
+@pytest.mark.parametrize(
+    ("service", "said"),
+    [
+        ("alerts: [{latency_above: 82s}]", "can never fire"),
+        ("alerts: [{latency_above: 1s, quantile: 0.9}]", "recorded are 0.5, 0.95, 0.99"),
+        ("alerts: [{latency_above: 1s}, {latency_above: 2s}]", "same name as alerts.0"),
+        ("preset: vllm\n    slos: [{errors: 1%}]", "can't tell failed calls"),
+        ("latency: own_seconds\n    slos: [{latency: 1s}]", "bounds of own_seconds are not known"),
+    ],
+)
+def test_alerts_that_can_not_work_are_refused(service: str, said: str) -> None:
+    """The message names the line, the reason and a way out."""
+    assert said in problem(f"services:\n  - name: a\n    {service}\n")
+
+
+def test_sharpened_buckets_make_an_objective_possible() -> None:
+    """What the refusal advises must work."""
+    spec = parse_spec("services: [{name: a, latency: {sharpened: [0.8]}, slos: [{latency: 800ms}]}]")
+    assert 'le="0.8"' in generate(spec)["slo.rules.yaml"]
+
+
+def test_whole_bounds_match_as_prometheus_writes_them() -> None:
+    """Prometheus 3 stores `le="1.0"` where 2 stored `le="1"`; matching one of them only would see no call."""
+    spec = parse_spec("services: [{name: a, preset: http, slos: [{latency: 1s}]}]")
+    assert r'le=~"1(\\.0)?"' in generate(spec)["slo.rules.yaml"]
+
+
+def test_rules_that_can_not_keep_up_are_told() -> None:
+    """A group that overruns its interval skips evaluations, and nobody sees why alerts come late."""
+    services = ",".join(f"{{name: s{index}}}" for index in range(2000))
+    spec = parse_spec(f"{{services: [{services}], instances: 20, evaluation_interval: 15s}}")
+    assert any("rules over 1h" in warning for warning in generate_with_warnings(spec).warnings)
+    assert generate_with_warnings(parse_spec("services: [{name: a}]")).warnings == ()
+
+
+def test_many_selected_services_are_spread_over_groups() -> None:
+    """Rules of a group run one after another: a thousand of them in one group would overrun."""
+    services = ",".join(f"{{name: s{index:03}, selector: {{job: j{index}}}}}" for index in range(250))
+    document = yaml.safe_load(generate(parse_spec(f"services: [{services}]"))["latency.rules.yaml"])
+    groups = [group for group in document["groups"] if group["name"].startswith("otelkit-latency-1m")]
+    assert [group["name"][-2:] for group in groups] == ["-1", "-2", "-3"]
+    records = [
+        rule["expr"]
+        for rule in groups[1]["rules"]
+        if rule["record"] == "service:p99_latency_seconds:quantile_1m"
+    ]
+    assert len(records) == 1 and "s100|" in records[0] and "s099" not in records[0]
+
+
+def test_lint_finds_what_promtool_accepts() -> None:
+    """An averaged quantile, a bare counter, a label summed away and a metric that nobody has."""
+    spec = parse_spec("services: [{name: a, preset: http}]")
+    text = """\
+groups:
+- name: g
+  rules:
+  - record: mean
+    expr: avg(service:p99_latency_seconds:quantile)
+  - record: bare
+    expr: sum by (service) (http_request_duration_seconds_count)
+  - record: gone
+    expr: service:p99_latency_seconds:quantile{instance="x"} / on (job) group_left () vllm:nothing
+  - record: broken
+    expr: sum(
+"""
+    files = {**generate(spec), "mine.yaml": text}
+    found = lint(files, known_metrics(spec))
+    assert [line.split(": ")[:2] for line in found] == [
+        ["mine.yaml:10", "broken"],
+        ["mine.yaml:4", "mean"],
+        ["mine.yaml:6", "bare"],
+        ["mine.yaml:8", "gone"],
+        ["mine.yaml:8", "gone"],
+        ["mine.yaml:8", "gone"],
+    ]
+    assert "vllm:nothing" in "".join(found)
+
+
+def test_a_template_can_be_replaced_and_a_stray_one_is_refused(tmp_path: Path) -> None:
+    """A misnamed template would silently replace nothing; a broken one must name its line."""
+    (tmp_path / "changes.rules.yaml.j2").write_text(
+        "groups:\n- name: mine\n  rules:\n  - {record: a:b, expr: << budget_use >>}\n"
+    )
+    files = generate(parse_spec(""), tmp_path)
+    assert "service_slo:budget_use:rate5m" in files["changes.rules.yaml"]
+    (tmp_path / "changes.rules.yaml.j2").write_text("<< nothing_of_the_kind >>")
+    with pytest.raises(ConfigError, match="nothing_of_the_kind"):
+        generate(parse_spec(""), tmp_path)
+    (tmp_path / "changes.rules.yaml.j2").write_text("a\n<% for %>")
+    with pytest.raises(ConfigError, match=r":2: "):
+        generate(parse_spec(""), tmp_path)
+    (tmp_path / "chnges.rules.yaml.j2").write_text("")
+    with pytest.raises(ConfigError, match=r"chnges.*replaces no template"):
+        generate(parse_spec(""), tmp_path)
+
+
+def test_alertmanager_routes_by_severity() -> None:
+    """Pages must not end up among tickets; the rollback route is there only if asked for."""
+    plain = yaml.safe_load(generate_alertmanager(parse_spec("")))
+    assert [route["receiver"] for route in plain["route"]["routes"]] == ["pages", "tickets"]
+    asked = yaml.safe_load(
+        generate_alertmanager(parse_spec("{links: {rollback_webhook: 'http://127.0.0.1:9/x'}}"))
+    )
+    assert asked["route"]["routes"][0] == {
+        "matchers": ['severity="page"', 'alertname="OtelkitErrorBudgetBurn"'],
+        "receiver": "rollback",
+        "group_wait": "0s",
+        "continue": True,
+    }
+    assert {one["name"] for one in asked["receivers"]} == {"pages", "tickets", "rollback"}
+
+
+GOLDEN = sorted(path.parent.name for path in Path(__file__).parent.glob("golden/*/otelkit.yaml"))
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden_files(name: str) -> None:
+    """What the real command writes is what was reviewed; after a wanted change, run it without --check."""
+    from test_rules_command import otelkit
+
+    done = otelkit(
+        "generate", "rules", "--with-tests", "--check", cwd=Path(__file__).parent / "golden" / name
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.prometheus
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", GOLDEN)
+def test_generated_tests_pass(name: str, promtool_binary: Path) -> None:
+    """Every rule and alert of the examples does what its test says: P99, resets, gaps, silence, alarms."""
+    folder = Path(__file__).parent / "golden" / name / "rules"
+    for command in (
+        ["check", "rules", "--lint=all", "--lint-fatal", *sorted(map(str, folder.glob("*.yaml")))],
+        ["test", "rules", str(folder / "tests" / "otelkit.test.yaml")],
+    ):
+        done = subprocess.run([promtool_binary, *command], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.prometheus
+def test_a_wrong_rule_fails_its_generated_test(promtool_binary: Path, tmp_path: Path) -> None:
+    """Tests that pass whatever the rules say would be worse than none."""
+    folder = Path(__file__).parent / "golden" / "http" / "rules"
+    (tmp_path / "tests").mkdir()
+    for path in folder.rglob("*.yaml"):
+        text = path.read_text().replace("histogram_quantile(0.95", "histogram_quantile(0.9")
+        (tmp_path / path.relative_to(folder)).write_text(text)
+    command = [promtool_binary, "test", "rules", tmp_path / "tests" / "otelkit.test.yaml"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode != 0 and "p95" in done.stdout + done.stderr
