@@ -64,7 +64,12 @@ def numbered_span_ids(count: int) -> Columns:
 
 def columns_of(raw: bytes) -> Columns:
     """Columns of eight-byte values that stand one after the other."""
-    return Columns(bytes(8), {k: raw[k::8] for k in range(8)})
+    common, differing = raw[:8], {}
+    for k in range(8):
+        column = raw[k::8]
+        if column.count(common[k]) < len(column):
+            differing[k] = column
+    return Columns(common, differing)
 
 
 @lru_cache(maxsize=1)
@@ -141,10 +146,7 @@ def _times(generation: Generation, chosen: range) -> Columns:
     steps, first = generation.step_ns, chosen.start
     start = steps[first - 1] if first else generation.start_ns
     times = array.array("Q", (start, *steps[first : chosen.stop]))
-    low, high = min(times), max(times)
-    raw = _little_endian(times)
-    differing = ((low ^ high).bit_length() + 7) // 8
-    return Columns(low.to_bytes(8, "little"), {k: raw[k::8] for k in range(differing)})
+    return columns_of(_little_endian(times))
 
 
 def _put_numbers(
