@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from otelkit.cli import outputs
+from otelkit.cli import generate_dashboards, outputs
 from otelkit.cli.options import SpecOption, spec_option
 from otelkit.errors import UsageError
 
@@ -121,3 +121,6 @@ def _write_new(output: str, text: str) -> None:
             f"{output}: can't be written: {error.strerror}", hint="Name another file."
         ) from error
     click.echo(output)
+
+
+command.add_command(generate_dashboards.command)
