@@ -14,6 +14,7 @@ from opentelemetry import trace
 from otelkit.model import Sink
 from otelkit.record import imports
 from otelkit.record.clock import SYSTEM_CLOCK, Clock
+from otelkit.record.parameters.process import process as parameters
 from otelkit.record.patches import Patches
 from otelkit.record.providers.base import Provider
 from otelkit.record.providers.registry import client_modules, load
@@ -49,9 +50,8 @@ def install(
         clock: for tests.
     """
     global _runtime
-    _runtime = Runtime(
-        sink, service or service_name_from_environment(), tracer_provider=tracer_provider, clock=clock
-    )
+    named = service or service_name_from_environment()
+    _runtime = Runtime(parameters.attach(sink, named), named, tracer_provider=tracer_provider, clock=clock)
     if providers is None:
         for module, reference in client_modules().items():
             imports.when_imported(module, partial(_instrument_registered, reference))
@@ -76,6 +76,7 @@ def uninstall() -> None:
     finished, _runtime = _runtime, None
     if finished is not None:
         finished.finish_open()
+        parameters.reporter.detach()
         atexit.unregister(finished.finish_open)
 
 

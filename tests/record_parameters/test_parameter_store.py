@@ -277,6 +277,20 @@ def test_an_observed_change_that_was_declared_is_reported_once() -> None:
     assert len(sink.changes) == 4
 
 
+def test_values_of_an_observed_change_are_redacted() -> None:
+    """If this fails, a secret that requests carry is exported when it changes."""
+    declared = Declared()
+    observer = CallObserver(declared.sink, declared.store, declared.reporter, lambda generation: None)
+    secret = "Bearer abcdefghijklmnopqrst"
+    observer.change(
+        ParameterChange("chat", "extra_headers", UNSET, {"Authorization": secret, "X": 1}, 1.0, 1.0)
+    )
+    observer.change(ParameterChange("chat", "system_prompt", "Be kind.", "Be terse.", 1.0, 1.0))
+    headers, prompt = declared.sink.changes
+    assert (headers.old, headers.new) == (UNSET, {"Authorization": "[redacted]", "X": 1})
+    assert prompt.old != prompt.new and "Be" not in f"{prompt.old}{prompt.new}"
+
+
 def test_changes_before_there_is_a_sink_are_kept_for_it() -> None:
     """If this fails, what changes before ``instrument()`` is lost."""
     declared = Declared()

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from otelkit.model import CallSite, ChangeSource, Generation, ParameterChange, Sink
 from otelkit.record.guard import guarded
 from otelkit.record.parameters.reporting import Reporter
 from otelkit.record.parameters.store import ParameterStore
+from otelkit.record.redaction import exported
 
 
 class CallObserver:
     """Passes on to ``inner`` what it gets, but for observed changes that were declared: those are known.
+    Values of the others are put into the form in which they may leave the process.
 
     A generation is looked at where the inner sink has it built, off the request's path.
 
@@ -45,8 +48,12 @@ class CallObserver:
         self._inner.generation(observed)
 
     def change(self, change: ParameterChange) -> None:
-        if change.source is not ChangeSource.OBSERVED or not self._reporter.is_known(change):
-            self._inner.change(change)
+        if change.source is ChangeSource.OBSERVED:
+            if self._reporter.is_known(change):
+                return
+            name = change.parameter
+            change = replace(change, old=exported(name, change.old), new=exported(name, change.new))
+        self._inner.change(change)
 
     def _look_at(self, generation: Generation) -> None:
         trace_id = f"{generation.span.trace_id:032x}" if generation.span else ""

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from otelkit.model import UNSET, ParameterValue, canonical
-from otelkit.record.redaction import exported_parameters
+from otelkit.record import redaction
 
 _MAX_CACHED: Final = 1024
 _PLAIN: Final = frozenset({str, int, float, bool, type(None), type(UNSET)})
+_rules: Final[list[object]] = [None]
 _cache: Final[dict[tuple[object, ...], str]] = {}
 
 
@@ -24,6 +25,10 @@ def fingerprint(parameters: Mapping[str, ParameterValue]) -> str:
     if not _PLAIN.issuperset(kinds):
         return _computed(parameters)
     key = (*parameters, *parameters.values(), *kinds)  # with kinds, as True equals 1
+    rules = redaction.rules()
+    if rules is not _rules[0]:  # other rules, other forms of the same values
+        _cache.clear()
+        _rules[0] = rules
     known = _cache.get(key)
     if known is None:
         known = _computed(parameters)
@@ -37,5 +42,5 @@ def _computed(parameters: Mapping[str, ParameterValue]) -> str:
     given = {name: value for name, value in parameters.items() if value is not UNSET}
     if not given:
         return ""
-    text = canonical(exported_parameters(given))
+    text = canonical(redaction.exported_parameters(given))
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:12]

@@ -59,6 +59,8 @@ class ProcessParameters:
 
     def watch_from_environment(self) -> None:
         """Watch the files that ``OTELKIT_PARAMETERS_FILE`` names; what is wrong with them is logged."""
+        if self.watcher.files:
+            return
         for part in filter(None, os.environ.get(FILES_VARIABLE, "").split(os.pathsep)):
             path, _, section = part.partition("#")
             self.watcher.watch(path, section=section, required=False)
