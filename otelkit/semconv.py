@@ -1,7 +1,8 @@
 """Every span, attribute, event, metric and label name that otelkit writes or reads, each defined once.
 
-Names under ``gen_ai.`` follow the OpenTelemetry GenAI semantic conventions 1.41; the ``otelkit.`` namespace is ours, for what
-no convention covers: token steps, parameter changes, safety settings. ``OTEL_SEMCONV_STABILITY_OPT_IN`` switches to newer names.
+Names under ``gen_ai.`` follow the OpenTelemetry GenAI semantic conventions 1.41; the ``otelkit.`` namespace
+is ours, for what no convention covers: token steps, parameter changes, safety settings.
+``OTEL_SEMCONV_STABILITY_OPT_IN`` switches to newer names.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from typing import Final
 SCOPE: Final = "otelkit"
 """Instrumentation scope name of every span, event and metric."""
 
-# --- resource ----------------------------------------------------------------------------------------------------
+# --- resource -----------------------------------------------------------------------------------------------
 SERVICE_NAME: Final = "service.name"
 
-# --- attributes of the generation span (GenAI conventions 1.41) ---------------------------------------------------
+# --- attributes of the generation span (GenAI conventions 1.41) ---------------------------------------------
 OPERATION_NAME: Final = "gen_ai.operation.name"
 PROVIDER_NAME: Final = "gen_ai.provider.name"
 REQUEST_MODEL: Final = "gen_ai.request.model"
@@ -39,7 +40,12 @@ ERROR_TYPE: Final = "error.type"
 SERVER_ADDRESS: Final = "server.address"
 SERVER_PORT: Final = "server.port"
 
-# --- ours: the generation span --------------------------------------------------------------------------------------
+# --- what other GenAI instrumentations write, by which their generation spans are recognised ----------------
+LEGACY_SYSTEM: Final = "gen_ai.system"
+OPENINFERENCE_KIND: Final = "openinference.span.kind"
+OPENINFERENCE_LLM: Final = "LLM"
+
+# --- ours: the generation span ------------------------------------------------------------------------------
 OUTCOME: Final = "otelkit.generation.outcome"
 PARAMETER_PREFIX: Final = "otelkit.request."
 """Request parameters for which the convention has no name: ``otelkit.request.<name>``."""
@@ -50,14 +56,14 @@ OUTPUT_ENTROPY_DEVIATION: Final = "otelkit.response.entropy.stddev"
 REPEATED_TOKEN_SHARE: Final = "otelkit.response.repeated_token_share"
 STEP_COUNT: Final = "otelkit.response.steps"
 
-# --- ours: the token-step span --------------------------------------------------------------------------------------
+# --- ours: the token-step span ------------------------------------------------------------------------------
 TOKEN_STEP_SPAN: Final = "token_step"
 STEP_INDEX: Final = "otelkit.step.index"
 STEP_TOKENS: Final = "otelkit.step.tokens"
 STEP_LOGPROB: Final = "otelkit.step.logprob"
 STEP_ENTROPY: Final = "otelkit.step.entropy"
 
-# --- ours: the parameter-change event (OpenTelemetry log event) -----------------------------------------------------
+# --- ours: the parameter-change event (OpenTelemetry log event) ---------------------------------------------
 CHANGE_EVENT: Final = "otelkit.parameter.change"
 CHANGE_ID: Final = "otelkit.change.id"
 CHANGE_PARAMETER: Final = "otelkit.change.parameter"
@@ -76,7 +82,8 @@ REQUEST_ID: Final = "otelkit.request_id"
 SESSION_ID: Final = "session.id"
 CONVERSATION_ID: Final = "gen_ai.conversation.id"
 
-# --- Prometheus metrics: names as they stand on the /metrics page, without the suffixes the client library adds -----
+# --- Prometheus metrics: names as they stand on the /metrics page, without the suffixes the client library
+# adds
 METRIC_OPERATION_DURATION: Final = "gen_ai_client_operation_duration_seconds"
 METRIC_TIME_TO_FIRST_CHUNK: Final = "gen_ai_client_operation_time_to_first_chunk_seconds"
 METRIC_TIME_PER_OUTPUT_CHUNK: Final = "gen_ai_client_operation_time_per_output_chunk_seconds"
@@ -149,7 +156,7 @@ verdict."""
 METRIC_CAUSAL_EDGE_CONFIDENCE: Final = "otelkit_causal_edge_confidence_ratio"
 """0 to 1 (1 - q of the change), with the labels of the edge."""
 
-# --- metrics of others that presets read --------------------------------------------------------------------------
+# --- metrics of others that presets read --------------------------------------------------------------------
 METRIC_HTTP_REQUEST_DURATION: Final = "http_request_duration_seconds"
 LABEL_HTTP_CODE: Final = "code"
 METRIC_SERVER_REQUEST_DURATION: Final = "gen_ai_server_request_duration_seconds"
@@ -185,7 +192,7 @@ METRIC_RULE_INTERVAL: Final = "prometheus_rule_group_interval_seconds"
 METRIC_RULE_FAILURES: Final = "prometheus_rule_evaluation_failures_total"
 LABEL_RULE_GROUP: Final = "rule_group"
 
-# --- labels ----------------------------------------------------------------------------------------------------------
+# --- labels -------------------------------------------------------------------------------------------------
 LABEL_SERVICE: Final = "service"
 LABEL_OPERATION: Final = "gen_ai_operation_name"
 LABEL_PROVIDER: Final = "gen_ai_provider_name"
@@ -226,7 +233,7 @@ OTHER: Final = "_OTHER"
 EXEMPLAR_TRACE_ID: Final = "trace_id"
 EXEMPLAR_SPAN_ID: Final = "span_id"
 
-# --- bucket bounds (GenAI conventions) -------------------------------------------------------------------------------
+# --- bucket bounds (GenAI conventions) ----------------------------------------------------------------------
 DURATION_BUCKETS: Final = (
     0.01,
     0.02,
@@ -247,7 +254,7 @@ SLO_FACTORS: Final = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0)
 """Bounds added around each latency objective, as multiples of it."""
 TOKEN_BUCKETS: Final = tuple(float(4**n) for n in range(14))
 
-# --- recorded series -------------------------------------------------------------------------------------------------
+# --- recorded series ----------------------------------------------------------------------------------------
 RECORDED_P99: Final = "service:p99_latency_seconds:quantile"
 """The rule users know, over the spec's base window; companions over window ``w`` are
 ``service:p99_latency_seconds:quantile_w`` (for instance ``quantile_1m``), likewise for p95 and p50."""
@@ -270,7 +277,8 @@ def quantile_text(quantile: float) -> str:
 
 
 def recorded_bucket_rate(window: str, metric: str = RECORDED_LATENCY) -> str:
-    """Name of the recorded rate of each latency bucket, summed by service: what quantiles are computed from."""
+    """Name of the recorded rate of each latency bucket, summed by service: what quantiles are computed
+    from."""
     return f"service_le:{metric}_bucket:rate{window}"
 
 
@@ -285,7 +293,8 @@ def recorded_burn_rate(window: str) -> str:
 
 
 RECORDED_BUDGET_USE: Final = "service_slo:budget_use:rate5m"
-"""Calls per second that broke an objective, divided by the share that may: burn rates are ratios of its means."""
+"""Calls per second that broke an objective, divided by the share that may: burn rates are ratios of its
+means."""
 LABEL_SLO: Final = "slo"
 LABEL_SLO_WINDOW: Final = "slo_window"
 LABEL_BURN_ALERTS: Final = "burn_alerts"
@@ -296,4 +305,5 @@ RECORDED_ERROR_RATIO: Final = "service:error_ratio:rate"
 RECORDED_INPUT_TOKENS: Final = "service:input_tokens:rate"
 RECORDED_OUTPUT_TOKENS: Final = "service:output_tokens:rate"
 RECORDED_CHANGES: Final = "service_parameter:changes:count5m"
-"""Parameter changes of the last five minutes by service and parameter; several workers' reports count once."""
+"""Parameter changes of the last five minutes by service and parameter; several workers' reports count
+once."""

@@ -27,10 +27,14 @@ def inference_span_of_another(span: Span) -> bool:
         return False
     attributes: Mapping[str, Any] = getattr(span, "attributes", None) or {}
     scope = getattr(getattr(span, "instrumentation_scope", None), "name", "")
-    if scope == semconv.SCOPE or semconv.REQUEST_MODEL not in attributes:
+    if scope == semconv.SCOPE:
+        return False
+    if attributes.get(semconv.OPENINFERENCE_KIND) == semconv.OPENINFERENCE_LLM:
+        return True
+    if semconv.REQUEST_MODEL not in attributes:
         return False
     operation = attributes.get(semconv.OPERATION_NAME)
-    return operation in _INFERENCE if operation else "gen_ai.system" in attributes
+    return operation in _INFERENCE if operation else semconv.LEGACY_SYSTEM in attributes
 
 
 def identity(span: Span) -> SpanIdentity | None:

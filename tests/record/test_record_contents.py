@@ -39,8 +39,9 @@ def test_openai_parameters(wire: Wire, recorded: Recorded) -> None:
     with OpenAI(base_url=wire.url, api_key="k") as client:
         list(
             client.chat.completions.create(
-                model="m", messages=MESSAGES, stream=True, temperature=0, max_completion_tokens=16, stop="END",
-                seed=7, n=1, top_p=None, reasoning_effort="low", logit_bias={"5": -100}, user="someone",
+                model="m", messages=MESSAGES, stream=True, temperature=0, max_completion_tokens=16,
+                stop="END", seed=7, n=1, top_p=None, reasoning_effort="low",
+                logit_bias={"5": -100}, user="someone",
                 extra_body={"top_k": 40, "guided_choice": ["a", "b"], "prompt": "secret"},
                 extra_headers={
                     "OpenAI-Beta": "feature=v2",
@@ -51,8 +52,9 @@ def test_openai_parameters(wire: Wire, recorded: Recorded) -> None:
         )  # fmt: skip
     (generation,) = recorded.wait(1)
     assert generation.parameters == {
-        "temperature": 0, "max_tokens": 16, "stop_sequences": ["END"], "seed": 7, "choice.count": 1, "top_p": None,
-        "reasoning_effort": "low", "logit_bias": {"5": -100}, "top_k": 40, "guided_choice": ["a", "b"],
+        "temperature": 0, "max_tokens": 16, "stop_sequences": ["END"], "seed": 7, "choice.count": 1,
+        "top_p": None, "reasoning_effort": "low", "logit_bias": {"5": -100}, "top_k": 40,
+        "guided_choice": ["a", "b"],
         "openai_beta": "feature=v2", "min_p": 0.1,
     }  # fmt: skip
     attributes = attributes_of(recorded)
@@ -254,9 +256,7 @@ def test_anthropic_client_that_traces_itself(streamed: bool, wire: Wire) -> None
     with testing.recording() as recorded, ANTHROPIC.client(wire.url) as client:
         if not hasattr(client, "open_telemetry"):
             pytest.skip("this version of anthropic makes no spans")
-        tracing = client.with_options(
-            open_telemetry={"traces": {"tracer_provider": recorded.tracer_provider}}
-        )
+        tracing = client.with_options(open_telemetry={"tracer_provider": recorded.tracer_provider})
         result = tracing.messages.create(
             model="claude-test",
             max_tokens=5,
@@ -287,8 +287,9 @@ def test_google_config(form: str, wire: Wire, recorded: Recorded) -> None:
 
     wire.answer = lambda exchange: exchange.json(GOOGLE.closing[0][1])
     config: Any = {
-        "temperature": 0.0, "top_k": 40, "max_output_tokens": 16, "candidate_count": 1, "stop_sequences": ["x"],
-        "response_mime_type": "application/json", "seed": 3, "system_instruction": "secret",
+        "temperature": 0.0, "top_k": 40, "max_output_tokens": 16, "candidate_count": 1,
+        "stop_sequences": ["x"], "response_mime_type": "application/json", "seed": 3,
+        "system_instruction": "secret",
         "thinking_config": {"thinking_budget": 128},
         "safety_settings": [
             {"category": "HARM_CATEGORY_HATE_SPEECH", "threshold": "BLOCK_NONE"},
