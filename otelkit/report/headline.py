@@ -51,10 +51,10 @@ def headline(explanation: Explanation, clock: Clock, *, arrow: str = "->", p99_r
 
 
 def movement_text(explanation: Explanation, clock: Clock, *, arrow: str = "->") -> str:
-    """``412 ms -> 655 ms (+59 %) at 14:03``; says so when P99 did not move or is not known."""
+    """``412 ms -> 655 ms (+59 %) at 14:03``; says so when P99 did not move, or not by a change."""
     before, after = explanation.p99_before, explanation.p99_after
     if not _known(before) or not _known(after):
-        return "no movement found"
+        return "no movement put down to a change"
     if explanation.moved_at is None:
         return f"{milliseconds(before)} ms, did not move"
     change = f" ({percent_text(after / before - 1, signed=True)})" if before else ""
@@ -69,7 +69,7 @@ def _known(value: float | None) -> TypeGuard[float]:
 def _movement(explanation: Explanation, clock: Clock) -> str:
     before, after = explanation.p99_before, explanation.p99_after
     if not _known(before) or not _known(after):
-        return f"No movement of the P99 of {explanation.service} was found."
+        return f"No change is found to have moved the P99 of {explanation.service}."
     if explanation.moved_at is None:
         return f"P99 of {explanation.service} did not move: {milliseconds(before)} ms."
     verb = "rose" if after > before else "fell"
@@ -90,8 +90,10 @@ def _cause(
         return f"No change explains that movement; at other times {also}."
     rest = [finding for finding in causal if finding is not main[0]]
     sentence = _effects(main, clock, arrow)
-    if rest:
+    if len(rest) == 1:
         sentence += f"; {_effects(rest, clock, arrow)}"
+    elif rest:
+        sentence += f"; {len(rest)} more changes moved it as well"
     return f"{sentence}."
 
 
@@ -123,15 +125,20 @@ def _effects(findings: list[Finding], clock: Clock, arrow: str) -> str:
 
 
 def _nothing_causal(explanation: Explanation, arrow: str) -> str:
-    count = len(explanation.findings)
-    unclear = [
-        finding for finding in by_importance(explanation) if finding.verdict is Verdict.CANNOT_SEPARATE
-    ]
-    subject = "The one change" if count == 1 else f"None of the {count} changes"
-    if unclear:
-        names = ", ".join(change_text(finding.change, arrow=arrow) for finding in unclear[:2])
-        more = f" and {len(unclear) - 2} more" if len(unclear) > 2 else ""
-        return f"No change is shown to have moved it; the data can't rule out {names}{more}."
-    if explanation.moved_at is None:
-        return f"{subject} {'did not move' if count == 1 else 'moved'} it."
-    return f"{subject} {'does not explain' if count == 1 else 'explains'} it."
+    ranked = by_importance(explanation)
+    one = len(ranked) == 1
+    for verdict, sentence in (
+        (Verdict.CANNOT_SEPARATE, "The data can't rule out {}."),
+        (Verdict.CORRELATED_ONLY, "It moved near {}, but for another reason."),
+    ):
+        found = [finding for finding in ranked if finding.verdict is verdict]
+        if found:
+            names = " and ".join(change_text(finding.change, arrow=arrow) for finding in found[:2])
+            return sentence.format(f"{names} and {len(found) - 2} more" if len(found) > 2 else names)
+    if explanation.moved_at is not None:
+        return (
+            "The one change does not explain it."
+            if one
+            else f"None of the {len(ranked)} changes explains it."
+        )
+    return "The one change had no effect." if one else f"All {len(ranked)} changes had no effect."

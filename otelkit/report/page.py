@@ -38,7 +38,7 @@ from otelkit.report.wording import (
     value_text,
 )
 
-_SCRIPTS: Final = ("timeline.js", "evidence.js", "page.js")
+_SCRIPTS: Final = ("marks.js", "timeline.js", "evidence.js", "page.js")
 _EVIDENCE_SHOWN: Final = 12
 """Changes listed with their evidence; where there are more, the rest is folded away."""
 _OPEN_AT_FIRST: Final = 2
@@ -131,7 +131,8 @@ def _environment() -> Environment:
 
 
 def _unbroken(text: str) -> str:
-    """``text`` in which a number stays on one line with its unit."""
+    """``text`` in which a number stays on one line with its unit, and an interval with its other end."""
+    text = re.sub(r"(\[-?[\d.]+,) (?=-?[\d.]+\])", "\\1\N{NO-BREAK SPACE}", text)
     return re.sub(r"(?<=\d) (?=%|(?:ms|s|min|h|d)\b)", "\N{NO-BREAK SPACE}", text)
 
 

@@ -240,7 +240,7 @@ def test_hostile_values_stay_text(open_page: OpenPage, width: int) -> None:
     assert_quiet(opened)
     assert page.title() != "pwned"
     assert page.locator("img").count() == 0
-    assert page.locator("script").count() == 5
+    assert page.locator("script").count() == 6
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert "<script>document.title='pwned'</script>" in page.locator("#row-2").inner_text()
 

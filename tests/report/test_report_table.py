@@ -110,7 +110,8 @@ def test_no_changes_and_unknown_p99_are_said() -> None:
     """An empty table would look like a fault of the tool."""
     empty = Explanation("chat", sample.START, sample.START + 60, ())
     assert (
-        render_table([empty], zone=UTC) == "P99  no movement found\nno parameter change was seen in this span"
+        render_table([empty], zone=UTC)
+        == "P99  no movement put down to a change\nno parameter change was seen in this span"
     )
 
 

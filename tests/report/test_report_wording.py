@@ -137,12 +137,25 @@ def test_headline_without_a_cause_says_what_is_known() -> None:
     only_null = sample.sample_explanation(findings=(findings[0], findings[4]))
     assert answer(only_null).endswith("None of the 2 changes explains it.")
     unclear = sample.sample_explanation(findings=findings[2:3])
-    assert "can't rule out system_prompt_version" in answer(unclear)
-    steady = sample.sample_explanation(findings=findings[:1], moved_at=None, p99_after=0.412)
-    assert answer(steady) == "P99 of chat did not move: 412 ms. The one change did not move it."
-    assert answer(Explanation("chat", 0, 60, ())) == (
-        "No movement of the P99 of chat was found. No parameter change was seen in this span."
+    assert "The data can't rule out system_prompt_version" in answer(unclear)
+    surge = sample.sample_explanation(findings=findings[3:], p99_before=None, p99_after=None, moved_at=None)
+    assert answer(surge) == (
+        "No change is found to have moved the P99 of chat. "
+        "It moved near top_p 1.0 -> 0.95, but for another reason."
     )
+    steady = sample.sample_explanation(findings=findings[:1], moved_at=None, p99_after=0.412)
+    assert answer(steady) == "P99 of chat did not move: 412 ms. The one change had no effect."
+    assert answer(Explanation("chat", 0, 60, ())) == (
+        "No change is found to have moved the P99 of chat. No parameter change was seen in this span."
+    )
+
+
+def test_headline_stays_short_when_many_changes_moved_p99() -> None:
+    """The first line is read in five seconds: one cause in full, the others in the table."""
+    causal = sample.sample_findings()[1]
+    others = [replace(causal, effect=Interval(size, 0, 1)) for size in (0.01, 0.02, -0.03)]
+    said = answer(sample.sample_explanation(findings=(*others, causal)))
+    assert said.endswith("caused +221 ms [180, 262]; 3 more changes moved it as well.")
 
 
 def test_mechanism_is_worded_by_direction() -> None:

@@ -39,8 +39,25 @@
       animation: false,
       textStyle: { fontFamily: theme.font },
       grid: { left: 46, right: 14, top: 30, bottom: 42 },
-      xAxis: axis(theme, "effect on P99, ms", { min: low - margin, max: high + margin, axisLabel: { color: theme.muted, fontSize: 12, hideOverlap: true, showMinLabel: false, showMaxLabel: false, formatter: (value) => ms(value) } }),
-      yAxis: axis(theme, "dates", { nameGap: 32, minInterval: 1, axisLine: { show: false }, axisTick: { show: false }, splitLine: { lineStyle: { color: theme.line, opacity: 0.7 } } }),
+      xAxis: axis(theme, "effect on P99, ms", {
+        min: low - margin,
+        max: high + margin,
+        axisLabel: {
+          color: theme.muted,
+          fontSize: 12,
+          hideOverlap: true,
+          showMinLabel: false,
+          showMaxLabel: false,
+          formatter: (value) => ms(value),
+        },
+      }),
+      yAxis: axis(theme, "dates", {
+        nameGap: 32,
+        minInterval: 1,
+        axisLine: { show: false },
+        axisTick: { show: false },
+        splitLine: { lineStyle: { color: theme.line, opacity: 0.7 } },
+      }),
       series: [
         {
           type: "custom",
@@ -50,18 +67,35 @@
           renderItem: (params, api) => {
             const [x1, y1] = api.coord([api.value(0), api.value(2)]);
             const [x2, y2] = api.coord([api.value(1), 0]);
-            return { type: "rect", shape: { x: x1 + 0.5, y: y1, width: Math.max(1, x2 - x1 - 1), height: y2 - y1 }, style: { fill: theme.load } };
+            return {
+              type: "rect",
+              shape: { x: x1 + 0.5, y: y1, width: Math.max(1, x2 - x1 - 1), height: y2 - y1 },
+              style: { fill: theme.load },
+            };
           },
           markArea:
             placebo.low === null || placebo.high === null
               ? undefined
-              : { silent: true, animation: false, itemStyle: { color, opacity: 0.14 }, data: [[{ xAxis: placebo.low }, { xAxis: placebo.high }]] },
+              : {
+                  silent: true,
+                  animation: false,
+                  itemStyle: { color, opacity: 0.14 },
+                  data: [[{ xAxis: placebo.low }, { xAxis: placebo.high }]],
+                },
           markLine: {
             silent: true,
             symbol: "none",
             animation: false,
             lineStyle: { color, width: 2, type: "solid" },
-            label: { show: true, position: "end", align: right ? "right" : "left", color, fontWeight: 600, fontSize: 12, formatter: `this change ${signed(effect)} ms` },
+            label: {
+              show: true,
+              position: "end",
+              align: right ? "right" : "left",
+              color,
+              fontWeight: 600,
+              fontSize: 12,
+              formatter: `this change ${signed(effect)} ms`,
+            },
             data: [{ xAxis: effect }],
           },
         },
@@ -75,7 +109,13 @@
     const at = [box / 2 + 2, width / 2, width - box / 2 - 2];
     const lists = [graph.changes, graph.paths, [graph.target]];
     return lists.flatMap((nodes, column) =>
-      nodes.map((node, row) => ({ node, column, box, x: at[column], y: (height * (row + 0.5)) / nodes.length })),
+      nodes.map((node, row) => ({
+        node,
+        column,
+        box,
+        x: at[column],
+        y: (height * (row + 0.5)) / nodes.length,
+      })),
     );
   }
 
@@ -142,9 +182,22 @@
           links: graph.edges.map((edge) => ({
             source: `${edge.from}:out`,
             target: `${edge.to}:in`,
-            lineStyle: { color: edge.ms >= 0 ? theme.causal : theme.without, width: 1 + (5 * Math.abs(edge.ms)) / largest, opacity: 0.6, curveness: 0, type: edge.ms >= 0 ? "solid" : "dashed" },
+            lineStyle: {
+              color: edge.ms >= 0 ? theme.causal : theme.without,
+              width: 1 + (5 * Math.abs(edge.ms)) / largest,
+              opacity: 0.6,
+              curveness: 0,
+              type: edge.ms >= 0 ? "solid" : "dashed",
+            },
             // Where one change alone feeds a path, the boxes say it already.
-            label: { show: !narrow && edge.to !== "p99" && fed(edge.to) > 1, formatter: () => `${signed(edge.ms)} ms`, color: theme.ink, fontSize: 12, backgroundColor: theme.ground, padding: [1, 4] },
+            label: {
+              show: !narrow && edge.to !== "p99" && fed(edge.to) > 1,
+              formatter: () => `${signed(edge.ms)} ms`,
+              color: theme.ink,
+              fontSize: 12,
+              backgroundColor: theme.ground,
+              padding: [1, 4],
+            },
           })),
         },
       ],
@@ -159,13 +212,27 @@
       const ends = call.ends.length ? call.ends : [call.total];
       return ends.map((end, i) => [i ? ends[i - 1] : 0, end, row, i]);
     });
-    const last = Math.max(...calls.map((call) => call.total), ...calls.flatMap((call) => call.ends.slice(-1)));
+    const last = Math.max(
+      ...calls.map((call) => call.total),
+      ...calls.flatMap((call) => call.ends.slice(-1)),
+    );
     const option = {
       animation: false,
       textStyle: { fontFamily: theme.font },
       grid: { left: narrow ? 52 : 64, right: 14, top: 8, bottom: 44 },
-      xAxis: axis(theme, "ms since the call began", { min: 0, max: last, axisLabel: { color: theme.muted, fontSize: 12, hideOverlap: true, formatter: (value) => ms(value) } }),
-      yAxis: { type: "category", inverse: true, data: calls.map((call) => call.name), axisLine: { show: false }, axisTick: { show: false }, axisLabel: { color: theme.ink, fontSize: 13 } },
+      xAxis: axis(theme, "ms since the call began", {
+        min: 0,
+        max: last,
+        axisLabel: { color: theme.muted, fontSize: 12, hideOverlap: true, formatter: (value) => ms(value) },
+      }),
+      yAxis: {
+        type: "category",
+        inverse: true,
+        data: calls.map((call) => call.name),
+        axisLine: { show: false },
+        axisTick: { show: false },
+        axisLabel: { color: theme.ink, fontSize: 13 },
+      },
       series: [
         {
           type: "custom",
@@ -180,7 +247,10 @@
             return {
               type: "rect",
               shape: { x: x1, y: y - 13, width: Math.max(0.5, x2 - x1 - gap), height: 26 },
-              style: { fill: index === 0 ? theme.unclear : theme.correlated, opacity: index % 2 ? 0.62 : 0.9 },
+              style: {
+                fill: index === 0 ? theme.unclear : theme.correlated,
+                opacity: index % 2 ? 0.62 : 0.9,
+              },
             };
           },
         },

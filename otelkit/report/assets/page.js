@@ -12,16 +12,36 @@
     const iso = new Date(time).toISOString();
     if (full) return iso.slice(0, 19).replace("T", " ");
     const span = curves ? curves.t[curves.t.length - 1] - curves.t[0] : 0;
-    if (span > 36 * 3600e3) return iso.slice(11, 16) === "00:00" ? iso.slice(5, 10) : `${iso.slice(5, 10)} ${iso.slice(11, 16)}`;
+    if (span > 36 * 3600e3)
+      return iso.slice(11, 16) === "00:00" ? iso.slice(5, 10) : `${iso.slice(5, 10)} ${iso.slice(11, 16)}`;
     return iso.slice(17, 19) === "00" && span > 600e3 ? iso.slice(11, 16) : iso.slice(11, 19);
   };
 
   function theme() {
     const style = getComputedStyle(document.documentElement);
     const read = (name) => style.getPropertyValue(`--${name}`).trim();
-    const names = ["ground", "raised", "ink", "muted", "line", "p99", "p95", "p50", "without", "band", "load", "causal", "correlated", "unclear", "none"];
+    const names = [
+      "ground",
+      "raised",
+      "ink",
+      "muted",
+      "line",
+      "p99",
+      "p95",
+      "p50",
+      "without",
+      "band",
+      "load",
+      "causal",
+      "correlated",
+      "unclear",
+      "none",
+    ];
     const colors = Object.fromEntries(names.map((name) => [name, read(name)]));
-    return Object.assign(colors, { loadFill: read("load-fill"), font: getComputedStyle(document.body).fontFamily });
+    return Object.assign(colors, {
+      loadFill: read("load-fill"),
+      font: getComputedStyle(document.body).fontFamily,
+    });
   }
 
   /** Draws into an element and remembers how; `make` returns {option, height} for a width. */
@@ -36,7 +56,8 @@
       const zoom = (chart.getOption() || {}).dataZoom;
       chart.resize();
       chart.setOption(option, { notMerge: true });
-      if (zoom && zoom.length) chart.dispatchAction({ type: "dataZoom", start: zoom[0].start, end: zoom[0].end });
+      if (zoom && zoom.length)
+        chart.dispatchAction({ type: "dataZoom", start: zoom[0].start, end: zoom[0].end });
     };
     charts.set(element, paint);
     paint();
@@ -57,7 +78,8 @@
       return node;
     };
     entry("span", "P99", "", "p99");
-    if (curves.counterfactual) entry("span", `P99 without the causal changes${curves.low ? ", 95 % band" : ""}`, "dashed", "without");
+    if (curves.counterfactual)
+      entry("span", `P99 without the causal changes${curves.low ? ", 95 % band" : ""}`, "dashed", "without");
     if (curves.load) entry("span", "load", "area", "load");
     for (const name of ["p95", "p50"]) {
       if (!curves[name]) continue;
@@ -91,15 +113,23 @@
     const element = details.querySelector("[data-placebo]");
     if (!element || charts.has(element)) return;
     const key = [...details.classList].find((name) => name.startsWith("v-")).slice(2);
-    draw(element, (colors) => ({ option: root.otelkit.placebo(data.placebos[element.dataset.placebo], colors, colors[key]) }));
+    draw(element, (colors) => ({
+      option: root.otelkit.placebo(data.placebos[element.dataset.placebo], colors, colors[key]),
+    }));
   }
 
   legend();
   filters();
-  if (curves) draw(document.getElementById("timeline"), (colors, width) => root.otelkit.timeline(data, colors, width, hidden));
-  if (data.graph) draw(document.getElementById("graph"), (colors, width) => root.otelkit.graph(data.graph, colors, width));
+  if (curves)
+    draw(document.getElementById("timeline"), (colors, width) =>
+      root.otelkit.timeline(data, colors, width, hidden),
+    );
+  if (data.graph)
+    draw(document.getElementById("graph"), (colors, width) => root.otelkit.graph(data.graph, colors, width));
   if (data.exemplars.length) {
-    draw(document.getElementById("exemplars"), (colors, width) => root.otelkit.exemplars(data.exemplars, colors, width));
+    draw(document.getElementById("exemplars"), (colors, width) =>
+      root.otelkit.exemplars(data.exemplars, colors, width),
+    );
   }
   document.querySelectorAll("details").forEach((details) => {
     // Two hundred folded charts cost nothing until one is opened.

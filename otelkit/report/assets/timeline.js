@@ -1,12 +1,9 @@
 /* P99 over time with its counterfactual, the changes marked above it, load under it on the same time axis. */
 (function (root) {
   "use strict";
-  root.otelkit = root.otelkit || {};
 
-  const LANE = 20; // pixels a row of change labels takes
-  const LANES_MOST = 6;
+  const { LANE, EDGE, STEM, place, lanesNeeded, measured, drawMark } = root.otelkit.marks;
   const LOAD_HEIGHT = 84;
-  const EDGE = 8; // pixels that a label may stand out over the plot's right end
 
   /** Where each grid lies, for a chart of that width. */
   function layout(width, lanes, hasLoad) {
@@ -14,119 +11,10 @@
     const left = narrow ? 44 : 56;
     const right = narrow ? 10 : 18;
     const strip = { top: 4, height: Math.max(1, lanes) * LANE };
-    const p99 = { top: strip.top + strip.height + 22, height: narrow ? 210 : 290 };
+    const p99 = { top: strip.top + strip.height + STEM, height: narrow ? 210 : 290 };
     const load = { top: p99.top + p99.height + 34, height: LOAD_HEIGHT };
     const bottom = hasLoad ? load.top + load.height : p99.top + p99.height;
     return { narrow, left, right, strip, p99, load, slider: bottom + 30, total: bottom + 62 };
-  }
-
-  function textWidth(text, font) {
-    const context = (textWidth.context = textWidth.context || document.createElement("canvas").getContext("2d"));
-    context.font = font;
-    return context.measureText(text).width;
-  }
-
-  /**
-   * Gives every mark a lane, and its label a side, so that no two overlap; a label that fits nowhere is cut to the
-   * parameter's name, then left out, and its number stays. Marks that moved P99 choose first.
-   */
-  function place(marks, xOf, from, to, lanes) {
-    const taken = Array.from({ length: lanes }, () => []);
-    const free = (lane, start, end) => taken[lane].every(([a, b]) => end < a || start > b);
-    const rank = { causal: 0, unclear: 1, correlated: 2, none: 3 };
-    const order = marks.slice().sort((a, b) => rank[a.verdict] - rank[b.verdict] || a.n - b.n);
-    const placed = new Map();
-    for (const mark of order) {
-      const x = xOf(mark.from);
-      if (x < from - 1 || x > to - EDGE + 1) continue;
-      const half = mark.half;
-      const spans = mark.texts
-        .flatMap(({ text, width }) => [
-          { text, side: 1, start: x - half, end: x + half + 6 + width },
-          { text, side: -1, start: x - half - 6 - width, end: x + half },
-        ])
-        .filter((span) => span.start >= 0 && span.end <= to)
-        .concat({ text: "", side: 0, start: x - half, end: x + half });
-      search: for (const span of spans) {
-        for (let lane = 0; lane < lanes; lane++) {
-          if (!free(lane, span.start - 4, span.end + 4)) continue;
-          taken[lane].push([span.start, span.end]);
-          placed.set(mark.n, { x, lane, side: span.side, text: span.text });
-          break search;
-        }
-      }
-      if (!placed.has(mark.n)) placed.set(mark.n, { x, lane: -1, side: 0, text: "" });
-    }
-    return placed;
-  }
-
-  /** The fewest lanes that show as much text as the most lanes would. */
-  function lanesNeeded(marks, xOf, from, to) {
-    const shown = (lanes) => [...place(marks, xOf, from, to, lanes).values()].reduce((sum, spot) => sum + spot.text.length + (spot.lane >= 0), 0);
-    const most = shown(LANES_MOST);
-    let lanes = 1;
-    while (lanes < LANES_MOST && shown(lanes) < most) lanes++;
-    return lanes;
-  }
-
-  function measured(marks, narrow, fontFamily) {
-    return marks.map((mark) => {
-      const moved = mark.verdict === "causal";
-      const font = `${moved ? 600 : 400} 12px ${fontFamily}`;
-      const texts = [mark.label, mark.parameter];
-      if (moved && !narrow && mark.effect !== "-") texts.unshift(`${mark.label}  ${mark.effect} ms`);
-      const half = Math.max(9, textWidth(String(mark.n), `600 11px ${fontFamily}`) / 2 + 5);
-      return Object.assign({}, mark, { font, half, texts: texts.map((text) => ({ text, width: textWidth(text, font) })) });
-    });
-  }
-
-  /** One change in the strip: a number in the shape of its verdict, its label beside it, a stem to the plot below. */
-  function drawMark(mark, spot, strip, theme) {
-    const color = theme[mark.verdict];
-    const y = strip.top + (spot.lane + 0.5) * LANE;
-    const bottom = strip.top + strip.height + 22;
-    if (spot.lane < 0) {
-      return { type: "line", shape: { x1: spot.x, y1: bottom - 8, x2: spot.x, y2: bottom }, style: { stroke: color } };
-    }
-    const moved = mark.verdict === "causal";
-    const children = [
-      { type: "line", shape: { x1: spot.x, y1: y + 9, x2: spot.x, y2: bottom }, style: { stroke: color, lineWidth: 1, opacity: 0.55 } },
-      {
-        type: "rect",
-        z2: 2,
-        shape: { x: spot.x - mark.half, y: y - 8.5, width: 2 * mark.half, height: 17, r: 8.5 },
-        style: {
-          fill: moved ? color : theme.ground,
-          stroke: color,
-          lineWidth: 1.5,
-          lineDash: mark.verdict === "unclear" ? [3, 2] : null,
-        },
-      },
-      {
-        type: "text",
-        z2: 3,
-        style: { text: String(mark.n), x: spot.x, y, align: "center", verticalAlign: "middle", fill: moved ? theme.ground : color, font: `600 11px ${theme.font}` },
-      },
-    ];
-    if (spot.side !== 0) {
-      children.push({
-        type: "text",
-        z2: 1,
-        style: {
-          text: spot.text,
-          // Stems of marks in higher lanes pass behind the label.
-          backgroundColor: theme.ground,
-          padding: [1, 2],
-          x: spot.x + spot.side * (mark.half + 6),
-          y,
-          align: spot.side > 0 ? "left" : "right",
-          verticalAlign: "middle",
-          fill: moved ? color : theme.ink,
-          font: mark.font,
-        },
-      });
-    }
-    return { type: "group", children };
   }
 
   /** [time, value] pairs; null makes a gap in the line. */
@@ -142,7 +30,7 @@
     let run = [];
     t.forEach((_, i) => {
       if (low[i] !== null && high[i] !== null) run.push(i);
-      else if (run.length) runs.push(run), (run = []);
+      else if (run.length) (runs.push(run), (run = []));
     });
     if (run.length) runs.push(run);
     return [
@@ -215,7 +103,10 @@
         animation: false,
         data: marks
           .filter((mark) => mark.to > mark.from)
-          .map((mark) => [{ xAxis: mark.from, itemStyle: { color: theme[mark.verdict], opacity: 0.12 } }, { xAxis: mark.to }]),
+          .map((mark) => [
+            { xAxis: mark.from, itemStyle: { color: theme[mark.verdict], opacity: 0.12 } },
+            { xAxis: mark.to },
+          ]),
       },
     };
   }
@@ -240,7 +131,10 @@
       add(root.otelkit.clock(curves.t[i], true), true);
       add(`P99 ${format(curves.p99[i])} ms`);
       if (curves.counterfactual && curves.counterfactual[i] !== null) {
-        const band = curves.low && curves.low[i] !== null ? ` [${format(curves.low[i])}, ${format(curves.high[i])}]` : "";
+        const band =
+          curves.low && curves.low[i] !== null
+            ? ` [${format(curves.low[i])}, ${format(curves.high[i])}]`
+            : "";
         add(`without the causal changes ${format(curves.counterfactual[i])} ms${band}`);
       }
       if (curves.p95 && !hidden.has("p95")) add(`P95 ${format(curves.p95[i])} ms`);
@@ -286,9 +180,19 @@
       max: last,
       axisLine: { show: labels, lineStyle: { color: theme.line } },
       axisTick: { show: labels, lineStyle: { color: theme.line } },
-      axisLabel: { show: labels, color: theme.muted, fontSize: 12, hideOverlap: true, formatter: (time) => root.otelkit.clock(time, false) },
+      axisLabel: {
+        show: labels,
+        color: theme.muted,
+        fontSize: 12,
+        hideOverlap: true,
+        formatter: (time) => root.otelkit.clock(time, false),
+      },
       splitLine: { show: false },
-      axisPointer: { show: gridIndex > 0, label: { show: false }, lineStyle: { color: theme.muted, type: "solid", width: 1 } },
+      axisPointer: {
+        show: gridIndex > 0,
+        label: { show: false },
+        lineStyle: { color: theme.muted, type: "solid", width: 1 },
+      },
     });
     const valueAxis = (gridIndex, name, splits) => ({
       type: "value",
@@ -322,16 +226,44 @@
         },
       },
       ...bandSeries(curves, theme),
-      line("p99", "P99", curves.p99, curves, { color: theme.p99, width: 1.8 }, Object.assign({ z: 5 }, lines)),
+      line(
+        "p99",
+        "P99",
+        curves.p99,
+        curves,
+        { color: theme.p99, width: 1.8 },
+        Object.assign({ z: 5 }, lines),
+      ),
     ];
     if (curves.counterfactual) {
-      series.push(line("counterfactual", "without", curves.counterfactual, curves, { color: theme.without, width: 1.6, type: [5, 4] }, { z: 4 }));
+      series.push(
+        line(
+          "counterfactual",
+          "without",
+          curves.counterfactual,
+          curves,
+          { color: theme.without, width: 1.6, type: [5, 4] },
+          { z: 4 },
+        ),
+      );
     }
-    if (curves.p95 && !hidden.has("p95")) series.push(line("p95", "P95", curves.p95, curves, { color: theme.p95, width: 1.2 }));
-    if (curves.p50 && !hidden.has("p50")) series.push(line("p50", "P50", curves.p50, curves, { color: theme.p50, width: 1.2 }));
+    if (curves.p95 && !hidden.has("p95"))
+      series.push(line("p95", "P95", curves.p95, curves, { color: theme.p95, width: 1.2 }));
+    if (curves.p50 && !hidden.has("p50"))
+      series.push(line("p50", "P50", curves.p50, curves, { color: theme.p50, width: 1.2 }));
     if (curves.load) {
       series.push(
-        line("load", "load", curves.load, curves, { color: theme.load, width: 1.2 }, Object.assign({ xAxisIndex: 2, yAxisIndex: 2, areaStyle: { color: theme.loadFill } }, { markLine: lines.markLine })),
+        line(
+          "load",
+          "load",
+          curves.load,
+          curves,
+          { color: theme.load, width: 1.2 },
+          Object.assign(
+            { xAxisIndex: 2, yAxisIndex: 2, areaStyle: { color: theme.loadFill } },
+            { markLine: lines.markLine },
+          ),
+        ),
       );
     }
 
