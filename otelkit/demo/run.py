@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from otelkit import report
 from otelkit.causal import Explanation, explain
-from otelkit.demo import calibrate, load, script, stack, truth
+from otelkit.demo import calibrate, load, script, stack, traces, truth
 from otelkit.demo.drive import Driven, drive
 from otelkit.demo.load import LoadReport
 from otelkit.demo.model import check_gguf, ensure_model
@@ -267,7 +267,9 @@ def _report(directory: Path, recorded: _Recorded, held: LoadReport) -> Result:
     document = json.dumps(report.to_json([explanation]), separators=(",", ":"))
     (directory / "report.json").write_text(document + "\n", encoding="utf-8")
     page = directory / "report.html"
-    page.write_text(report.render_page(explanation, recorded.panel), encoding="utf-8")
+    generations = traces.read_generations(directory / "traces.jsonl", stack.SERVICE)
+    exemplars = traces.choose_exemplars(explanation, generations)
+    page.write_text(report.render_page(explanation, recorded.panel, exemplars=exemplars), encoding="utf-8")
     return Result(
         directory=directory,
         load=held,

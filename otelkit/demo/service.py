@@ -16,6 +16,8 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import signal
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
@@ -75,7 +77,11 @@ class Chat:
             parameters["max_tokens"] = min(wish, parameters.get("max_tokens", wish))
         try:
             chunks = await self._client.chat.completions.create(
-                model=self._model, messages=messages, stream=True, **parameters
+                model=self._model,
+                messages=messages,
+                stream=True,
+                stream_options={"include_usage": True},
+                **parameters,
             )
         except openai.APIStatusError as error:
             return _failure(error.status_code, str(error))
@@ -120,6 +126,8 @@ def main() -> None:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     client = openai.AsyncOpenAI(base_url=arguments.model_url, api_key="not-needed", timeout=60.0)
     app = create_app(Chat(client, arguments.model, Settings(arguments.settings)))
+    # uvicorn shuts down and then lets the signal do what it did before: by default, skip all exit handlers.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     uvicorn.run(
         app, host=arguments.host, port=arguments.port, log_level="warning", timeout_graceful_shutdown=5
     )

@@ -1,0 +1,43 @@
+"""The rate that the demo takes from what the machine carries."""
+
+from __future__ import annotations
+
+import pytest
+
+from otelkit.demo import stack
+from otelkit.demo.calibrate import HIGHEST_RATE, LOWEST_RATE, Capacity, choose_rate
+from otelkit.errors import OtelkitError
+
+
+def capacity(requests_per_second: float) -> Capacity:
+    return Capacity(requests_per_second, tokens_per_second=20 * requests_per_second)
+
+
+def test_rate_is_a_share_of_what_the_machine_carries() -> None:
+    """Broken if a fast machine were bored, or a slow one drowned in its own queues."""
+    assert choose_rate(capacity(5.0), utilisation=0.6, wanted=None) == pytest.approx(3.0)
+    assert choose_rate(capacity(500.0), utilisation=0.6, wanted=None) == HIGHEST_RATE
+
+
+def test_wanted_rate_is_taken_if_it_can_be_held() -> None:
+    """Broken if --rate were ignored."""
+    assert choose_rate(capacity(5.0), utilisation=0.6, wanted=4.9) == 4.9
+
+
+def test_machine_too_slow_is_said_with_what_it_carries() -> None:
+    """Broken if a slow machine ran for minutes only to show nothing."""
+    slow = LOWEST_RATE / 0.6 * 0.9
+    with pytest.raises(
+        OtelkitError, match=f"too slow for the demo: it carries {slow:.2f} requests/s"
+    ) as caught:
+        choose_rate(capacity(slow), utilisation=0.6, wanted=None)
+    assert caught.value.exit_code == 1 and caught.value.hint
+    with pytest.raises(OtelkitError, match=r"--rate 9: this machine is too slow: .* carries 5\.00"):
+        choose_rate(capacity(5.0), utilisation=0.6, wanted=9.0)
+
+
+def test_fine_buckets_lie_where_latencies_will_be() -> None:
+    """Broken if P99 fell into coarse buckets, in which no shift can be seen."""
+    light, middle, heavy = stack.objectives(4.0)
+    assert light < middle < heavy
+    assert heavy == pytest.approx(1.0), "four slots at four answers a second take a second each"
