@@ -76,7 +76,8 @@ class Pipeline:
 
     def change(self, change: ParameterChange) -> None:
         self._prepare_once()
-        if self._metrics.changed(change):
+        # A change is reported again when the first call uses it; that is news for the log alone.
+        if self._metrics.changed(change) or change.effective_at is not None:
             emit_change(change)
 
     def _prepare_once(self) -> None:

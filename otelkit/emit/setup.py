@@ -18,6 +18,7 @@ from prometheus_client import values as prometheus_values
 from otelkit import semconv
 from otelkit.emit import notices, settings
 from otelkit.emit.attach import Attachment
+from otelkit.emit.input_metrics import InputMetrics
 from otelkit.emit.metrics import GenerationMetrics
 from otelkit.emit.page import MetricsPage, open_page
 from otelkit.emit.pipeline import Pipeline
@@ -27,7 +28,9 @@ from otelkit.emit.self_metrics import SelfMetrics
 from otelkit.emit.settings import Settings
 from otelkit.emit.sink import QueueSink
 from otelkit.record import guard, instrumentation
+from otelkit.record.parameters.process import process
 from otelkit.record.runtime import UNKNOWN_SERVICE, service_name_from_environment
+from otelkit.record.web import startup
 
 
 @dataclass
@@ -40,6 +43,7 @@ class Instrumentation:
     page: MetricsPage | None
     _metrics: GenerationMetrics
     _own: SelfMetrics
+    _inputs: InputMetrics
 
     @property
     def metrics_url(self) -> str | None:
@@ -62,6 +66,7 @@ class Instrumentation:
             self.page.close()
         self._metrics.unregister()
         self._own.unregister()
+        self._inputs.unregister()
 
 
 _UNSEEN_IN_CHILD: Final = (
@@ -103,6 +108,7 @@ def instrument(
             try:
                 _current = _set_up(registry, defer_providers)
                 instrumentation.install(_current.sink, service=_current.service)
+                startup.start_from_environment()
                 _end_before_others()
             except Exception:
                 guard.fault("set itself up")
@@ -119,6 +125,7 @@ def uninstrument() -> None:
         current, _current = _current, None
         if current is not None:
             atexit.unregister(_at_exit)
+            startup.stop()
             instrumentation.uninstall()
             current.close()
 
@@ -178,7 +185,8 @@ def _set_up(registry: CollectorRegistry, defer_providers: bool) -> Instrumentati
         page = open_page(chosen.metrics_host, chosen.metrics_port, registry, multiprocess=multiprocess)
         if page is not None:
             chosen = replace(chosen, metrics_port=page.port)
-    return Instrumentation(service, sink, chosen, page, metrics, own)
+    inputs = InputMetrics(service, process.input_counts, registry)
+    return Instrumentation(service, sink, chosen, page, metrics, own, inputs)
 
 
 def _service_name() -> str:
