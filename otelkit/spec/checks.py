@@ -159,7 +159,7 @@ def _services(spec: Spec) -> Iterator[tuple[Place, Service | None, ServiceMetric
     if not spec.services:
         yield (), None, spec.service("*")
     for number, service in enumerate(spec.services):
-        yield ("services", number), service, spec.service(service.name)
+        yield ("services", number), service, spec.resolve(service)
 
 
 def _own(

@@ -16,6 +16,9 @@ from otelkit.spec.model import Spec
 
 SPEC_FILE: Final = "otelkit.yaml"
 
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""Ten times faster where PyYAML was built with libyaml."""
+
 Location = tuple[str | int, ...]
 
 
@@ -45,7 +48,7 @@ def parse_spec(text: str, *, filename: str = SPEC_FILE) -> Spec:
         ConfigError: as in :func:`load_spec`.
     """
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root = yaml.compose(text, Loader=_LOADER)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise ConfigError([f"{filename}:{line}: is not YAML: {error.problem}"]) from None

@@ -162,14 +162,15 @@ class Spec(Strict):
         """The service of that name; one that the file does not list gets the file's defaults."""
         for service in self.services:
             if service.name == name:
-                return self._resolve(service)
-        return self._resolve(Service(name=name))
+                return self.resolve(service)
+        return self.resolve(Service(name=name))
 
     def resolved(self) -> tuple[ServiceMetrics, ...]:
         """All listed services, by name."""
-        return tuple(self._resolve(service) for service in sorted(self.services, key=lambda one: one.name))
+        return tuple(self.resolve(service) for service in sorted(self.services, key=lambda one: one.name))
 
-    def _resolve(self, service: Service) -> ServiceMetrics:
+    def resolve(self, service: Service) -> ServiceMetrics:
+        """A service with every default of the file and of its preset filled in."""
         preset = PRESETS[service.preset or self.preset]
         latency = service.latency or Latency()
         label = service.service_label or preset.service_label

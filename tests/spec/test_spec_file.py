@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,7 @@ def test_contradictions_between_keys_are_found() -> None:
 @pytest.mark.parametrize("text", ["services: [", "- a\n", "a: &x *y\n"])
 def test_what_is_no_mapping_of_yaml_is_refused(text: str) -> None:
     """A traceback would not tell which file to mend."""
-    assert all(line.startswith("otelkit.yaml:1: ") for line in problems(text))
+    assert all(re.match(r"otelkit\.yaml:[12]: ", line) for line in problems(text))
 
 
 def test_a_missing_or_unreadable_file_is_named(tmp_path: Path) -> None:
