@@ -44,8 +44,11 @@ def unknown_metrics(document: Mapping[str, Any], known: Collection[str] | None =
         for name in sorted(set(_OURS.findall(bare))):
             if _is_known(name, known):
                 continue
-            close = difflib.get_close_matches(name, sorted(known or _names()), n=1)
-            hint = f"did you mean {close[0]!r}?" if close else "nothing writes it"
+            suffix = (
+                next((one for one in _SUFFIXES if one and name.endswith(one)), "") if known is None else ""
+            )
+            close = difflib.get_close_matches(name.removesuffix(suffix), sorted(known or _names()), n=1)
+            hint = f"did you mean {close[0] + suffix!r}?" if close else "nothing writes it"
             findings.append(f"{_name(panel)}: unknown metric {name!r}; {hint}")
     return findings
 

@@ -1,4 +1,4 @@
-"""Ninety minutes of history in a real Prometheus within seconds: otelkit's own metrics code is driven through
+"""An hour of history in a real Prometheus within seconds: otelkit's own metrics code is driven through
 simulated calls, and promtool turns the pages into blocks. Metrics that nothing writes yet are scripted here.
 """
 
@@ -25,7 +25,7 @@ from otelkit.model import CallSite, ChangeSource, Generation, Outcome, Parameter
 from otelkit.spec import Duration, Spec
 
 STEP = 15
-LENGTH = 90 * 60
+LENGTH = 60 * 60
 SPEC = Spec(windows=(Duration.parse("1m"), Duration.parse("5m")))
 CHAT, SEARCH = "chat", "search"
 POSITIONS = ("0001-0016", "0017-0064", "0065-0256")
@@ -35,10 +35,10 @@ POSITIONS = ("0001-0016", "0017-0064", "0065-0256")
 class Script:
     """What happened, in seconds after the start of the history."""
 
-    longer_at: float = 50 * 60
-    back_at: float = 75 * 60
-    seed_at: float = 35 * 60
-    warmer_at: float = 62 * 60
+    longer_at: float = 30 * 60
+    back_at: float = 48 * 60
+    seed_at: float = 18 * 60
+    warmer_at: float = 39 * 60
 
 
 SCRIPT = Script()
@@ -100,8 +100,8 @@ def history(start: float) -> str:
                 calls.changed(change)
         written = _poisson(dice, 900)
         own[CHAT].written(written)
-        own[CHAT].delivered(written - (40 if 3000 < offset < 3120 else 0))
-        own[CHAT].dropped(40 if 3000 < offset < 3120 else 0, "buffer_full")
+        own[CHAT].delivered(written - (40 if 1200 < offset < 1320 else 0))
+        own[CHAT].dropped(40 if 1200 < offset < 1320 else 0, "buffer_full")
         own[CHAT].not_selected(120, "over_rate")
         own[CHAT].lost(int(offset == 2000 // STEP * STEP), "queue_full")
         own[CHAT].overhead("encode", 0.004)
@@ -252,7 +252,7 @@ class _Others:
         self.repeated.labels(service).observe(dice.betavariate(2, 6))
 
     def tick(self, offset: float, start: float) -> None:
-        """Counters of the service graph always; verdicts ten minutes after the change."""
+        """Counters of the service graph always; verdicts five minutes after the change."""
         for client, server, calls, failed in (
             ("web", CHAT, 45, 1),
             ("web", SEARCH, 18, 2),
@@ -261,11 +261,11 @@ class _Others:
             self.graph.labels(client, server).inc(calls)
             self.graph_failed.labels(client, server).inc(failed)
             self.graph_seconds.labels(client, server).observe(0.3)
-        numbers = (0.0 if 2400 < offset < 2520 else 1.0, 0.02, 400, 0.004, 15)
+        numbers = (0.0 if 900 < offset < 1020 else 1.0, 0.02, 400, 0.004, 15)
         for one, number in zip(self.of_prometheus.values(), numbers, strict=True):
             (one.labels("/rules/a.yaml;otelkit-latency-1m") if one._labelnames else one).set(number)
         self.rule_failures.labels("/rules/a.yaml;otelkit-latency-1m").inc(0)
-        if offset < SCRIPT.longer_at + 600:
+        if offset < SCRIPT.longer_at + 300:
             return
         verdicts = {
             "seed": ("no effect", 0.004, -0.03, 0.035, None, 0.11, 0.71),
@@ -273,7 +273,7 @@ class _Others:
             "temperature": ("correlated only", 0.21, -0.05, 0.46, None, 0.42, 0.19),
         }
         for change, seen_at in changes(start)[:3]:
-            if offset < seen_at + 600:
+            if offset < seen_at + 300:
                 continue
             verdict, value, low, high, lag, r, q = verdicts[change.parameter]
             labels = (

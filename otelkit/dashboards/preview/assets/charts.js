@@ -241,6 +241,9 @@
       const x = filled.length === 1 ? width / 2 : margin + (index * (width - 2 * margin)) / (filled.length - 1);
       spots.set(node.id, [x, 20 + at.get(node.id) * (height - 70)]);
     }));
+    const columnOf = new Map(filled.flatMap((column, index) => column.map((node) => [node.id, index])));
+    /** An edge that passes a column bows around the nodes in it. */
+    const bend = ({ source, target }) => (columnOf.get(target) - columnOf.get(source) > 1 ? 0.3 : 0.06) * (at.get(source) > 0.6 ? -1 : 1);
     const stat = (value, unit) => (value === null || value === undefined || value === "" ? "" : format(value, unit));
     const numbers = (one, side) => [stat(one.mainstat, panel.units[side][0]), stat(one.secondarystat, panel.units[side][1])].filter(Boolean).join("  ·  ");
     return chart(box, {
@@ -266,7 +269,7 @@
         ],
         links: panel.edges.filter((edge) => spots.has(edge.source) && spots.has(edge.target)).map((edge) => ({
           source: edge.source, target: edge.target,
-          lineStyle: { color: colour(edge.color) || "#8e8e8e", width: Math.max(1, Math.min(10, edge.thickness || 1.5)), opacity: 0.75, curveness: 0.06 },
+          lineStyle: { color: colour(edge.color) || "#8e8e8e", width: Math.max(1, Math.min(10, edge.thickness || 1.5)), opacity: 0.75, curveness: bend(edge) },
           label: { show: true, formatter: numbers(edge, "edges"), fontSize: 10, color: INK, backgroundColor: "rgba(255,255,255,0.85)", padding: [1, 3] },
         })),
       }],
@@ -279,7 +282,7 @@
     place.append(box);
     const data = panel.lanes.flatMap((lane, index) => lane.stretches.map(([from, to, name, text]) => ({ value: [index, from, to, text], itemStyle: { color: colour(name), opacity: 0.85 } })));
     return chart(box, {
-      grid: { left: 8, right: 14, top: 6, bottom: 6, containLabel: true },
+      grid: { left: 20, right: 14, top: 6, bottom: 6, containLabel: true },
       xAxis: timeAxis(panel),
       yAxis: { type: "category", data: panel.lanes.map((lane) => lane.name), inverse: true, axisLabel: { color: INK, fontSize: 11, formatter: (name) => cut(name, 28) }, axisTick: { show: false }, axisLine: { show: false } },
       tooltip: { confine: true, textStyle: { fontSize: 11 }, formatter: (one) => `${escaped(panel.lanes[one.value[0]].name)}: ${escaped(one.value[3])}` },
@@ -300,7 +303,7 @@
     const styled = panel.series.map((one, index) => Object.assign({ swatch: palette[index % palette.length] }, one));
     const box = withLegend(place, panel, styled);
     return chart(box, {
-      grid: { left: 8, right: 24, top: 8, bottom: 6, containLabel: true },
+      grid: { left: 20, right: 24, top: 8, bottom: 6, containLabel: true },
       xAxis: valueAxis(panel.unit, false, { position: "bottom" }),
       yAxis: { type: "category", data: panel.categories, inverse: true, axisLabel: { color: INK, fontSize: 11, formatter: (name) => cut(name, 32) }, axisTick: { show: false }, axisLine: { lineStyle: { color: LINE } } },
       tooltip: { trigger: "axis", confine: true, textStyle: { fontSize: 11 }, valueFormatter: (value) => format(value, panel.unit) },
