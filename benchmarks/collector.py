@@ -2,20 +2,24 @@
 
     python benchmarks/collector.py [--port PORT]
 
-Prints its port, takes OTLP/HTTP requests, and counts spans when asked: ``GET /count`` answers with one JSON object.
+Prints its port, takes OTLP/HTTP requests, and counts spans when asked: ``GET /count`` answers with one JSON
+object.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
 import urllib.request
+from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
@@ -26,18 +30,18 @@ class _Counts:
     """Spans taken so far; requests are decoded in pieces, so that memory stays flat."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self.lock = threading.RLock()
+        """Held from taking a request until it is answered, so that none is cut off between the two."""
         self._bodies: list[bytes] = []
         self._totals = {"requests": 0, "bytes": 0, "spans": 0, "steps": 0}
 
     def add(self, body: bytes) -> None:
-        with self._lock:
-            self._bodies.append(body)
-            if len(self._bodies) >= CHUNK:
-                self._decode()
+        self._bodies.append(body)
+        if len(self._bodies) >= CHUNK:
+            self._decode()
 
     def totals(self) -> dict[str, int]:
-        with self._lock:
+        with self.lock:
             self._decode()
             return dict(self._totals)
 
@@ -53,15 +57,17 @@ class _Counts:
 
 
 def serve(port: int) -> None:
-    """Run until killed."""
+    """Run until terminated; then print the totals as one JSON object."""
     counts = _Counts()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            counts.add(self.rfile.read(int(self.headers["content-length"])))
-            self._answer(b"")
+            body = self.rfile.read(int(self.headers["content-length"]))
+            with counts.lock:
+                counts.add(body)
+                self._answer(b"")
 
         def do_GET(self) -> None:
             self._answer(json.dumps(counts.totals()).encode())
@@ -75,6 +81,12 @@ def serve(port: int) -> None:
         def log_message(self, format: str, *args: object) -> None:
             """Quiet."""
 
+    def end(number: int, frame: object) -> None:
+        with counts.lock:
+            print(json.dumps(counts.totals()), flush=True)
+            os._exit(0)
+
+    signal.signal(signal.SIGTERM, end)
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     server.daemon_threads = True
     print(server.server_port, flush=True)
@@ -82,12 +94,12 @@ def serve(port: int) -> None:
 
 
 class Collector:
-    """The collector as a child process; ``kill`` and ``start`` play an outage on the same port."""
+    """The collector as a child process; ``stop`` and ``start`` play an outage on the same port."""
 
     def __init__(self) -> None:
         self.port = 0
         self._process: subprocess.Popen[str] | None = None
-        self.before: dict[str, int] = {}
+        self._before: Counter[str] = Counter()
         """What earlier incarnations had taken."""
         self.start()
 
@@ -101,29 +113,26 @@ class Collector:
         assert self._process.stdout is not None
         self.port = int(self._process.stdout.readline())
 
-    def totals(self) -> dict[str, int]:
-        """Everything taken so far, outages included."""
-        now: dict[str, Any] = {}
-        if self._process is not None:
-            with urllib.request.urlopen(f"{self.url}/count", timeout=120) as answer:
-                now = json.load(answer)
-        return {name: now.get(name, 0) + self.before.get(name, 0) for name in {*now, *self.before}}
+    def totals(self) -> Counter[str]:
+        """Everything taken so far, before outages too."""
+        if self._process is None:
+            return self._before
+        with urllib.request.urlopen(f"{self.url}/count", timeout=120) as answer:
+            return self._before + Counter(json.load(answer))
 
-    def kill(self) -> None:
-        """Stop it; no request is cut off that was answered."""
+    def stop(self) -> None:
+        """End it after the request that it is answering."""
         if self._process is not None:
-            self.before = self.totals()
-            self._process.kill()
-            self._process.wait()
-            if self._process.stdout is not None:
-                self._process.stdout.close()
+            self._process.terminate()
+            last, _ = self._process.communicate()
+            self._before += Counter(json.loads(last))
             self._process = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *details: object) -> None:
-        self.kill()
+        self.stop()
 
 
 if __name__ == "__main__":

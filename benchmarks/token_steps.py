@@ -1,16 +1,18 @@
-"""CPU time per token step: otelkit's whole pipeline, the OpenTelemetry SDK, and fastotel where it is installed.
+"""CPU time per token step: otelkit's whole pipeline, the OpenTelemetry SDK, and fastotel where it is
+installed.
 
     python benchmarks/token_steps.py [--rounds 5] [--tokens 256]
 
-Every way records the same streams: one span for the generation, one child span for each token with its index, all of
-them delivered over OTLP/HTTP to a collector in another process, which counts them. otelkit does all it does in a
-service besides: metrics with exemplars, and the search for parameter changes. Each run is a process of its own; rounds
-alternate between the ways, and the result is the median over rounds.
+Every way records the same streams: one span for the generation, one child span for each token with its index,
+all of them delivered over OTLP/HTTP to a collector in another process, which counts them. otelkit does all it
+does in a service besides: metrics with exemplars, and the search for parameter changes. Each run is a process
+of its own; rounds alternate between the ways, and the result is the median over rounds.
 
-``request`` is CPU time of the thread that reads the stream, beyond reading it alone; ``background`` is that of all
-other threads. The floor is what any per-token record costs: ``perf_counter_ns`` and ``list.append``.
+``request`` is CPU time of the thread that reads the stream, beyond reading it alone; ``background`` is that
+of all other threads. The floor is what any per-token record costs: ``perf_counter_ns`` and ``list.append``.
 
-Progress goes to stderr. The last line on stdout is one JSON object; ``bars`` has the goals and whether they were met.
+Progress goes to stderr. The last line on stdout is one JSON object; ``bars`` has the goals and whether they
+were met.
 """
 
 from __future__ import annotations
@@ -65,7 +67,11 @@ def otelkit() -> tuple[Record, Finish]:
 
     def record(stream: Stream) -> None:
         for _ in package.watch(
-            iter(stream), model="some-model", provider="openai", operation="chat", parameters={"max_tokens": 256}
+            iter(stream),
+            model="some-model",
+            provider="openai",
+            operation="chat",
+            parameters={"max_tokens": 256},
         ):
             pass
 
@@ -170,14 +176,21 @@ def compare(rounds: int, tokens: int) -> dict[str, Any]:
         background = statistics.median(result["process"] - result["thread"] for result in results[way])
         total = statistics.median(result["process"] - read for result in results[way])
         table[way] = {"request_ns": request, "background_ns": background, "total_ns": total}
-        print(f"{way:10} request {request:9.0f}  background {background:9.0f}  total {total:9.0f} ns", file=sys.stderr)
+        print(
+            f"{way:10} request {request:9.0f}  background {background:9.0f}  total {total:9.0f} ns",
+            file=sys.stderr,
+        )
     return {"tokens_per_generation": tokens, "rounds": rounds, "ways": table, "bars": _bars(table)}
 
 
 def _bars(table: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
     ours = table["otelkit"]
     bars = [
-        _bar("times less CPU than the SDK", table["sdk"]["total_ns"] / ours["total_ns"], at_least=TIMES_LESS_THAN_SDK),
+        _bar(
+            "times less CPU than the SDK",
+            table["sdk"]["total_ns"] / ours["total_ns"],
+            at_least=TIMES_LESS_THAN_SDK,
+        ),
         _bar(
             "request thread, in times the floor",
             ours["request_ns"] / table["floor"]["request_ns"],
@@ -190,14 +203,18 @@ def _bars(table: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
     return bars
 
 
-def _bar(name: str, value: float, *, at_least: float | None = None, at_most: float | None = None) -> dict[str, Any]:
+def _bar(
+    name: str, value: float, *, at_least: float | None = None, at_most: float | None = None
+) -> dict[str, Any]:
     met = (at_least is None or value >= at_least) and (at_most is None or value <= at_most)
     goal = {"at_least": at_least} if at_least is not None else {"at_most": at_most}
     return {"name": name, "value": round(value, 2), **goal, "met": met}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=256, help="token steps per generation")
     parser.add_argument("--way", choices=WAYS, help="measure one way in this process")

@@ -122,22 +122,24 @@ class QueueSink:
             return self._queue
 
     def _run(self, waiting: queue.SimpleQueue[_Item]) -> None:
-        pipeline = self._pipeline
-        while True:
-            try:
-                item: _Item | None = waiting.get(timeout=pipeline.due_in())
-            except queue.Empty:
-                item = None
-            try:
-                with self._working:
-                    self._work(item)
-            except Exception:
-                guard.fault("work on a finished generation")
-            finally:
-                if isinstance(item, _Flush):
-                    item.done.set()
-            if isinstance(item, _Flush) and item.stop:
-                return
+        while self._work_next(waiting):
+            pass  # nothing of a generation is held on to while the thread waits for the next
+
+    def _work_next(self, waiting: queue.SimpleQueue[_Item]) -> bool:
+        """Work on the next item, or on nothing when spans are due; False when asked to stop."""
+        try:
+            item: _Item | None = waiting.get(timeout=self._pipeline.due_in())
+        except queue.Empty:
+            item = None
+        try:
+            with self._working:
+                self._work(item)
+        except Exception:
+            guard.fault("work on a finished generation")
+        finally:
+            if isinstance(item, _Flush):
+                item.done.set()
+        return not (isinstance(item, _Flush) and item.stop)
 
     def _work(self, item: _Item | None) -> None:
         pipeline = self._pipeline

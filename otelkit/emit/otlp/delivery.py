@@ -142,18 +142,25 @@ class Delivery:
         # A user's instrumentation of the HTTP client must not trace our own requests, or they would beget
         # others.
         context.attach(context.set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
-        while (request := self._next()) is not None:
-            start = time.thread_time()
-            try:
-                self._deliver(request)
-            except Exception:
-                self.counts.dropped(request.items, self_metrics.EXPORT_FAILED)
-                guard.fault("send spans")
-            finally:
-                self.counts.overhead(self_metrics.STAGE_EXPORT, time.thread_time() - start)
-                with self._changed:
-                    self._busy = False
-                    self._changed.notify_all()
+        while self._deliver_next():
+            pass  # nothing of a request is held on to while the thread waits for the next
+
+    def _deliver_next(self) -> bool:
+        request = self._next()
+        if request is None:
+            return False
+        start = time.thread_time()
+        try:
+            self._deliver(request)
+        except Exception:
+            self.counts.dropped(request.items, self_metrics.EXPORT_FAILED)
+            guard.fault("send spans")
+        finally:
+            self.counts.overhead(self_metrics.STAGE_EXPORT, time.thread_time() - start)
+            with self._changed:
+                self._busy = False
+                self._changed.notify_all()
+        return True
 
     def _next(self) -> _Request | None:
         with self._changed:
