@@ -2,8 +2,8 @@
 
 * Secrets never leave, whatever their form: recognised by the parameter's name (or the key inside a value) and
   by the shape of the value; ``[redacted]`` stands in their place.
-* Content (system prompts, messages) and values of more than ``MAX_TEXT`` characters leave as a digest, so
-  that a change of them is seen but not what they say.
+* Content (system prompts, messages), ids of end users and values of more than ``MAX_TEXT`` characters leave
+  as a digest, so that a change of them is seen but not what they say.
 * What is no JSON value gets a form that is the same in every process: no addresses, no order of a set.
 
 Users add rules by ``configure`` or by the environment variables ``OTELKIT_REDACT_PARAMETERS`` (hidden),
@@ -56,8 +56,10 @@ _HARMLESS_TOKENS: Final = _words(
 _TOKEN_OWNERS: Final = _words("access api auth bearer refresh session security id")
 _CONTENT_NAMES: Final = _words(
     "system system_prompt system_instruction system_instructions instructions prompt messages message input "
-    "inputs content contents context documents developer_message history"
+    "inputs content contents context documents developer_message history user user_id end_user "
+    "safety_identifier"
 )
+"""What was said, and by whom."""
 _SECRET_SHAPE: Final = re.compile(
     r"""(?x)
       \b[sr]k[-_](?:[a-z]+[-_])*[A-Za-z0-9_-]{16,}     # OpenAI, Anthropic, Stripe and those who follow them

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import socket
 import subprocess
 import sys
@@ -140,6 +141,21 @@ def test_trace_finds_timelines_by_session_and_by_trace(kind: str) -> None:
         }
         assert one["parameters"]["max_tokens"] == 8 and one["parameters"]["api_key"] == "[redacted]"
         assert one["parameters"]["system_prompt"].startswith("sha256:")
+
+
+def test_a_timeline_is_json_whatever_the_model_answered() -> None:
+    """If this fails, one impossible token makes the answer unreadable."""
+    process = ProcessParameters()
+    pages = DebugPages(True, token="", parameters=process)
+    odd = Generation(SITE, START, START + 1, [START + 1], step_logprobs=[float("-inf")], session_id="a")
+    process.traces.add(odd)
+    page = pages.answer("GET", "/debug/trace", "session_id=a", Caller("127.0.0.1", {"host": "localhost"}))
+
+    def refuse(name: str) -> None:
+        raise AssertionError(name)
+
+    (one,) = json.loads(page.body, parse_constant=refuse)["generations"]
+    assert one["timeline"]["logprob"] == [None] and one["trace_id"] == ""
 
 
 def test_the_ring_is_bounded_in_generations_and_in_steps() -> None:

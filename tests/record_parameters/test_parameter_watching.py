@@ -177,6 +177,21 @@ def test_a_file_that_is_bad_at_start_is_an_error_unless_it_may_be(watched: Watch
     until(lambda: watched.get("limit") == 1)
 
 
+def test_of_several_files_the_last_one_counts_and_the_others_step_in(watched: Watched) -> None:
+    """If this fails, the order in which files were edited decides, and a restart brings other values."""
+    first, last = watched.path.with_name("first.yaml"), watched.path
+    first.write_text("limit: 1\nother: 1\n")
+    last.write_text("limit: 2\n")
+    watched.watcher.watch(first)
+    watched.watcher.watch(last)
+    assert (watched.get("limit"), watched.get("other")) == (2, 1)
+    first.write_text("limit: 10\nother: 10\n")
+    until(lambda: watched.get("other") == 10)
+    assert watched.get("limit") == 2
+    watched.replace_file("{}")
+    until(lambda: watched.get("limit") == 10)
+
+
 def test_unknown_parameters_are_refused_on_demand(watched: Watched) -> None:
     """If this fails, a misspelt parameter silently does nothing."""
     watched.store.register("max_tokens", 256)

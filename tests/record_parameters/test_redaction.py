@@ -97,6 +97,7 @@ def test_content_and_large_values_leave_as_a_digest_that_tells_changes() -> None
         RULES.exported("system_prompt", "You are terse."),
     )
     assert first.startswith("sha256:") and "kind" not in first and first != second
+    assert RULES.exported("user", "alice@example.org").startswith("sha256:")
     large = "x" * 1_000_000
     exported = RULES.exported("grammar", large)
     assert len(exported) < 64 and exported == RULES.exported("grammar", "x" * 1_000_000)

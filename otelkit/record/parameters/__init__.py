@@ -12,18 +12,18 @@ Every change of a value that was in use is reported with its old and new value a
 from __future__ import annotations
 
 from otelkit.record.parameters.fingerprint import fingerprint
-from otelkit.record.parameters.process import process
+from otelkit.record.parameters.process import process as _process
 from otelkit.record.parameters.snapshot import Snapshot
 
-register = process.store.register
-get = process.store.get
-set = process.store.set
-update = process.store.update
-replace = process.store.replace
-snapshot = process.store.snapshot
-hold = process.store.hold
-watch = process.watch
-reload = process.watcher.reload
+register = _process.store.register
+get = _process.store.get
+set = _process.store.set
+update = _process.store.update
+replace = _process.store.replace
+snapshot = _process.store.snapshot
+hold = _process.store.hold
+watch = _process.watch
+reload = _process.watcher.reload
 
 __all__ = [
     "Snapshot",

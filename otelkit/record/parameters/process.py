@@ -44,6 +44,8 @@ class ProcessParameters:
     ) -> None:
         """Load parameters from a file (JSON, TOML, YAML), and again whenever it changes or SIGUSR2 arrives.
 
+        Of several files that set one parameter, the one watched last counts.
+
         Args:
             section: keys separated by dots that lead to the parameters in the file; empty for the whole file.
             scope: the model or route that the values are for; empty for the whole service.

@@ -14,7 +14,7 @@ import queue
 import stat
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -215,10 +215,19 @@ class FileWatcher:
                 ]
             )
         values = {name: value for (_, name), value in checked.items()}
+        before = _said([(one, one.values) for one in self._files], file.scope)
+        known = any(one is file for one in self._files)
+        after = _said(
+            [
+                (one, values if one is file else one.values)
+                for one in (*self._files, *(() if known else (file,)))
+            ],
+            file.scope,
+        )
         news = {
-            (file.scope, name): values.get(name, UNSET)
-            for name in {**file.values, **values}
-            if stable_text(values.get(name, UNSET)) != stable_text(file.values.get(name, UNSET))
+            (file.scope, name): after.get(name, UNSET)
+            for name in {**before, **after}
+            if stable_text(after.get(name, UNSET)) != stable_text(before.get(name, UNSET))
         }
         changed = self._store.apply(Layer.FILE, news, Act(ChangeSource.CONFIG_FILE, origin))
         file.values, file.loaded_at = values, self._now()
@@ -236,6 +245,17 @@ class FileWatcher:
                 self._reporter.problem(
                     ProblemError(text, line=document.lines.get(name, 0), key=name).at(file.path)
                 )
+
+
+def _said(
+    files: Iterable[tuple[WatchedFile, Mapping[str, ParameterValue]]], scope: str
+) -> dict[str, ParameterValue]:
+    """What files say for a scope, each with its values; of several that say something the last one counts."""
+    said: dict[str, ParameterValue] = {}
+    for file, values in files:
+        if file.scope == scope:
+            said.update(values)
+    return said
 
 
 def _signature(path: Path) -> _Signature:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -80,6 +81,7 @@ def _summary(generation: Generation) -> dict[str, Any]:
 
 
 def _timeline(generation: Generation) -> dict[str, Any]:
+    """All of a generation; numbers that JSON does not know (a log probability of minus infinity) are null."""
     start = generation.start_ns
     steps: dict[str, Any] = {
         "end_seconds": [round((step - start) / 1e9, 6) for step in generation.step_ns],
@@ -90,7 +92,7 @@ def _timeline(generation: Generation) -> dict[str, Any]:
         ("entropy", generation.step_entropies),
     ):
         if values is not None:
-            steps[name] = list(values)
+            steps[name] = [None if value is None or not math.isfinite(value) else value for value in values]
     return {
         **_summary(generation),
         "error_type": generation.error_type,
