@@ -191,6 +191,7 @@ def test_odd_columns_do_no_harm() -> None:
 
 def test_span_ids_come_from_the_given_generator() -> None:
     """Otherwise users with an id generator of their own, or tests with fixed ids, would see random ones."""
+
     def ids(count: int) -> token_steps.Columns:
         return token_steps.columns_of(bytes(range(1, 8 * count + 1)))
 
