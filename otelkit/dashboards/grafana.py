@@ -150,7 +150,6 @@ class Table(g.Panel):
                     "showTypeIcons": False,
                     "cellHeight": "sm",
                     "frameIndex": 0,
-                    "footer": {"show": False, "reducer": [], "countRows": False},
                     "sortBy": self.sortBy,
                 },
             }
