@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import ssl
 import threading
 import time
 import zlib
@@ -74,15 +75,16 @@ class Kept:
 class HttpCollector(Kept):
     """An OTLP/HTTP endpoint; ``stop`` and ``start`` on the same port play an outage."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         super().__init__()
         self.port = 0
+        self._tls = tls
         self._server: ThreadingHTTPServer | None = None
         self.start()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
 
     def start(self) -> None:
         keeper = self
@@ -110,8 +112,13 @@ class HttpCollector(Kept):
         class Server(ThreadingHTTPServer):
             daemon_threads = True
 
+            def handle_error(self, request: Any, client_address: Any) -> None:
+                """Quiet about clients that go away."""
+
         self._server = Server(("127.0.0.1", self.port), Handler)
         self.port = self._server.server_port
+        if self._tls is not None:
+            self._server.socket = self._tls.wrap_socket(self._server.socket, server_side=True)
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
     def stop(self) -> None:
@@ -130,13 +137,16 @@ class HttpCollector(Kept):
 class GrpcCollector(Kept):
     """An OTLP/gRPC endpoint for traces and logs."""
 
-    def __init__(self) -> None:
+    def __init__(self, credentials: Any = None) -> None:
         import grpc
 
         super().__init__()
         self._server = grpc.server(futures.ThreadPoolExecutor(2))
         self._server.add_generic_rpc_handlers((self._handler(grpc),))
-        self.port = self._server.add_insecure_port("127.0.0.1:0")
+        if credentials is None:
+            self.port = self._server.add_insecure_port("127.0.0.1:0")
+        else:
+            self.port = self._server.add_secure_port("127.0.0.1:0", credentials)
         self._server.start()
 
     def _handler(self, grpc: Any) -> Any:

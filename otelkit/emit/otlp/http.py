@@ -54,10 +54,17 @@ class HttpSender:
     def send(self, body: bytes, timeout: float) -> Reply:
         if self._session is None:
             self._session = self._new_session()
+        session = self._session
         data = self._compress(body) if self._compress else body
         try:
-            response = self._session.post(
-                self._url, data=data, headers=self._headers, timeout=timeout, allow_redirects=False
+            response = session.post(
+                self._url,
+                data=data,
+                headers=self._headers,
+                timeout=timeout,
+                allow_redirects=False,
+                # Said again, or REQUESTS_CA_BUNDLE would win over the certificate set for the collector.
+                verify=session.verify,
             )
         except (requests.ConnectionError, requests.Timeout) as error:
             return Reply(delivered=False, retryable=True, message=_reason(error))
