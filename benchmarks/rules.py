@@ -35,8 +35,8 @@ SCRAPE_SECONDS: Final = 15
 HISTORY_SECONDS: Final = 3900
 FUTURE_SECONDS: Final = 600
 MEASURED_INTERVAL: Final = "20s"
-"""Groups are evaluated this often while they are measured, so that each is seen soon; the time that one evaluation
-takes does not depend on it, and is compared with the group's real interval."""
+"""Groups are evaluated this often while they are measured, so that each is seen soon. The time that one
+evaluation takes does not depend on it, and is compared with the group's real interval."""
 SEED: Final = 7
 
 
@@ -71,7 +71,7 @@ def _tool(name: str) -> str | None:
     return str(fetched) if fetched.is_file() else shutil.which(name)
 
 
-# --- scale of the generator -----------------------------------------------------------------------------------------
+# --- scale of the generator ---
 
 _GENERATE: Final = """
 import resource, sys, time
@@ -133,7 +133,7 @@ def _scale(promtool: str | None) -> dict[str, Any]:
     return result
 
 
-# --- cost of evaluation ---------------------------------------------------------------------------------------------
+# --- cost of evaluation ---
 
 
 def _evaluation(options: argparse.Namespace) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def _evaluation(options: argparse.Namespace) -> dict[str, Any]:
         "scrape_seconds": SCRAPE_SECONDS,
         **forms,
         "times_cheaper": round(naive / ours, 2),
-        "note": "an hour of history: the naive form's windows of hours and days would read more in production",
+        "note": "an hour of history: the naive windows of hours and days would read more in production",
     }
 
 
@@ -178,13 +178,12 @@ def _naive() -> str:
         groups.append({"name": f"ladder-{window}", "interval": "15s", "rules": rules})
     for window in sorted({window for alert in BURN_ALERTS for window in (alert.short, alert.long)}):
         total, failed = (f"sum by (service) (rate({one}[{window}]))" for one in (calls, failing))
-        rules = [
-            {
-                "record": f"naive:burn_{name}_{window}",
-                "expr": f'(1 - sum by (service) (rate({metric}_bucket{{le="{bound}"}}[{window}])) / {total}) / {budget}',
-            }
-            for name, bound, budget in (("fast", "0.5", 0.05), ("tail", "2.5", 0.01))
-        ]
+        rules = []
+        for name, bound, budget in (("fast", "0.5", 0.05), ("tail", "2.5", 0.01)):
+            good = f'sum by (service) (rate({metric}_bucket{{le="{bound}"}}[{window}]))'
+            rules.append(
+                {"record": f"naive:burn_{name}_{window}", "expr": f"(1 - {good} / {total}) / {budget}"}
+            )
         rules.append({"record": f"naive:burn_errors_{window}", "expr": f"{failed} / {total} / 0.001"})
         interval = f"{max(15, min(300, int(window.seconds // 60)))}s"
         groups.append({"name": f"burn-{window}", "interval": interval, "rules": rules})
@@ -315,7 +314,7 @@ def _by_group(url: str, metric: str) -> dict[str, float]:
     return found
 
 
-# --- accuracy -------------------------------------------------------------------------------------------------------
+# --- accuracy ---
 
 _CALLS: Final = 20_000
 _DRAWS: Final = 25
@@ -335,8 +334,10 @@ def _latencies(kind: str, random: np.random.Generator) -> Any:
 
 
 def _accuracy(promtool: str | None) -> dict[str, Any]:
-    """Relative error of P99 from histograms against P99 of the latencies themselves, over draws of a distribution
-    whose scale varies, so that no bucket layout is lucky."""
+    """Relative error of P99 from histograms against P99 of the latencies themselves.
+
+    Over draws of distributions whose scale varies, so that no bucket layout is lucky.
+    """
     result: dict[str, Any] = {"calls": _CALLS, "draws": _DRAWS}
     for kind in ("log-normal", "bimodal", "heavy-tailed"):
         random = np.random.default_rng(SEED)
@@ -365,7 +366,7 @@ def _accuracy(promtool: str | None) -> dict[str, Any]:
 
 
 def _forms(objective: float) -> dict[str, Any]:
-    """How P99 is read, by form of histogram. Objectives are stated by people, so they lie off P99: by up to 30 %."""
+    """How P99 is read, by form of histogram. People state objectives, so this one lies 30 % off P99."""
     default = np.array([*semconv.DURATION_BUCKETS, np.inf])
     stated = float(f"{objective * 1.3:.1g}")
     sharpened = np.array([*duration_bounds([stated]), np.inf])

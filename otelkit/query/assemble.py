@@ -13,12 +13,19 @@ from otelkit.query.samples import Grid, RawData, RawSeries
 from otelkit.spec import Matcher, Series, ServiceMetrics, Spec
 
 
-def metric_names(service: ServiceMetrics) -> tuple[str, ...]:
-    """Names of all raw series that one service's panel is made from, sorted."""
-    names = {f"{service.latency}_{part}" for part in ("bucket", "count")}
-    for series in service.preset.means.values():
+def metric_names(service: ServiceMetrics, *, native: bool = False) -> tuple[str, ...]:
+    """Names of all raw series that one service's panel is made from, sorted.
+
+    Args:
+        native: Histograms are one series each, without ``_bucket``, ``_count`` and ``_sum``.
+    """
+    preset = service.preset
+    names = {series.metric for series in (preset.arrivals, preset.in_flight) if series}
+    if native:
+        return tuple(sorted(names | {service.latency, *(series.metric for series in preset.means.values())}))
+    names |= {f"{service.latency}_{part}" for part in ("bucket", "count")}
+    for series in preset.means.values():
         names |= {f"{series.metric}_sum", f"{series.metric}_count"}
-    names |= {series.metric for series in (service.preset.arrivals, service.preset.in_flight) if series}
     return tuple(sorted(names))
 
 

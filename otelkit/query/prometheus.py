@@ -14,6 +14,7 @@ from otelkit.errors import BackendUnreachable
 from otelkit.model import ParameterChange
 from otelkit.query.assemble import metric_names
 from otelkit.query.merge import ROLLOUT_SECONDS, Report, merge_reports
+from otelkit.query.native import classic_series
 from otelkit.query.panel import FloatArray
 from otelkit.query.reader import Reader
 from otelkit.query.samples import Grid, RawData, RawSeries
@@ -60,14 +61,14 @@ class PrometheusSource(Reader):
         names: set[str] = set()
         listed = self.spec.resolved()
         for service in listed:
-            count = selector(f"{service.latency}_count", service.matchers)
+            count = selector(service.latency + _count_suffix(service), service.matchers)
             if self._get("series", {"match[]": count, "start": start, "end": end, "limit": 1}):
                 names.add(service.name)
         default = self.spec.service("*")
         if not any(service.own_selector and service.latency == default.latency for service in listed):
             found = self._get(
                 f"label/{default.service_label}/values",
-                {"match[]": f"{default.latency}_count", "start": start, "end": end},
+                {"match[]": default.latency + _count_suffix(default), "start": start, "end": end},
             )
             names.update(str(name) for name in found)
         return tuple(sorted(names))
@@ -104,20 +105,29 @@ class PrometheusSource(Reader):
         return self.spec.scrape_interval.seconds
 
     def _raw(self, service: ServiceMetrics, start: float, end: float) -> list[RawSeries]:
-        pattern = "|".join(re.escape(name) for name in metric_names(service))
+        pattern = "|".join(re.escape(name) for name in metric_names(service, native=service.native))
         wanted = selector("", (Matcher("__name__", "=~", pattern), *service.matchers))
-        parts: dict[tuple[tuple[str, str], ...], list[Any]] = {}
+        floats: dict[tuple[tuple[str, str], ...], list[Any]] = {}
+        histograms: dict[tuple[tuple[str, str], ...], list[Any]] = {}
         for chunk_start, chunk_end in _chunks(start, end, _RAW_CHUNK_SECONDS):
             for one in self._query(f"{wanted}[{Duration.of(chunk_end - chunk_start)}]", chunk_end):
-                parts.setdefault(tuple(sorted(one["metric"].items())), []).extend(one["values"])
-        return [_raw_series(dict(labels), samples) for labels, samples in parts.items()]
+                key = tuple(sorted(one["metric"].items()))
+                if "values" in one:
+                    floats.setdefault(key, []).extend(one["values"])
+                if "histograms" in one:
+                    histograms.setdefault(key, []).extend(one["histograms"])
+        found = [_raw_series(dict(labels), samples) for labels, samples in floats.items()]
+        for labels, samples in histograms.items():
+            found += classic_series(dict(labels), samples)
+        return found
 
     def _quantiles(
         self, service: ServiceMetrics, data: RawData, grid: Grid, window: float
     ) -> Mapping[float, FloatArray]:
         text = str(Duration.of(window))
         named = (Matcher(semconv.LABEL_SERVICE, "=", service.name),)
-        buckets = selector(f"{service.latency}_bucket", service.matchers)
+        buckets = selector(service.latency + ("" if service.native else "_bucket"), service.matchers)
+        total = "sum" if service.native else "sum by (le)"
         scale = "" if service.seconds_per_unit == 1 else f" * {service.seconds_per_unit:g}"
         found: dict[float, FloatArray] = {}
         for quantile in semconv.RECORDED_QUANTILES:
@@ -128,7 +138,7 @@ class PrometheusSource(Reader):
                     f"{self._url} has no {recorded} of {service.name}: it was computed from the raw buckets"
                 )
                 values = self._range(
-                    f"histogram_quantile({quantile}, sum by (le) (rate({buckets}[{text}]))){scale}", grid
+                    f"histogram_quantile({quantile}, {total} (rate({buckets}[{text}]))){scale}", grid
                 )
             found[quantile] = values if values is not None else np.full(len(grid.times), np.nan)
         return found
@@ -181,8 +191,10 @@ class PrometheusSource(Reader):
                 f"{url} answered {response.status_code} and no JSON of Prometheus",
                 hint="Does the address point at Prometheus itself, with its path prefix?",
             ) from None
-        for message in (*body.get("warnings", ()), *body.get("infos", ())):
-            self.warn(f"Prometheus at {self._url}: {message}")
+        # A limit is only given where one answer is enough, and cutting the rest off is then no news.
+        if "limit" not in parameters:
+            for message in (*body.get("warnings", ()), *body.get("infos", ())):
+                self.warn(f"Prometheus at {self._url}: {message}")
         if status != "success":
             problem = body.get("error", "unknown error")
             raise BackendUnreachable(
@@ -190,6 +202,10 @@ class PrometheusSource(Reader):
                 hint=f"The query was {parameters.get('query', path)}",
             )
         return body["data"]
+
+
+def _count_suffix(service: ServiceMetrics) -> str:
+    return "" if service.native else "_count"
 
 
 def _chunks(start: float, end: float, size: float) -> Iterator[tuple[float, float]]:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import re
+from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from otelkit.spec.durations import Duration
 
+_DECIMAL: Final = re.compile(r"([0-9]*\.[0-9]+)(ms|s|m|h)")
+
 
 def _seconds(value: Any) -> Any:
-    if isinstance(value, str):
-        return Duration.parse(value).seconds
-    return value
+    if not isinstance(value, str):
+        return value
+    decimal = _DECIMAL.fullmatch(value.strip())
+    if decimal:
+        return round(float(decimal[1]) * Duration.parse(f"1{decimal[2]}").seconds, 9)
+    return Duration.parse(value.strip()).seconds
 
 
 def _share(value: Any) -> Any:

@@ -104,7 +104,10 @@ def serve(service: ScriptedService) -> Iterator[str]:
 
 @contextlib.contextmanager
 def prometheus(binary: Path, directory: Path, spec: Spec, pages: list[str]) -> Iterator[str]:
-    """A Prometheus with the spec's rules that scrapes some pages; yields its address."""
+    """A Prometheus with the spec's rules that scrapes some pages; yields its address.
+
+    Where the spec says that histograms are native, Prometheus makes them so on scraping.
+    """
     for name, text in rules.generate(spec).items():
         (directory / name).write_text(text)
     targets = [page.removeprefix("http://").removesuffix("/metrics") for page in pages]
@@ -115,7 +118,13 @@ def prometheus(binary: Path, directory: Path, spec: Spec, pages: list[str]) -> I
             "evaluation_interval": str(spec.evaluation_interval),
         },
         "rule_files": [str(directory / "*.rules.yaml")],
-        "scrape_configs": [{"job_name": "test", "static_configs": [{"targets": targets}]}],
+        "scrape_configs": [
+            {
+                "job_name": "test",
+                "static_configs": [{"targets": targets}],
+                **({"convert_classic_histograms_to_nhcb": True} if spec.native else {}),
+            }
+        ],
     }
     (directory / "prometheus.yml").write_text(yaml.safe_dump(configuration))
     with socket.socket() as probe:
@@ -130,6 +139,7 @@ def prometheus(binary: Path, directory: Path, spec: Spec, pages: list[str]) -> I
                 f"--storage.tsdb.path={directory / 'data'}",
                 f"--web.listen-address=127.0.0.1:{port}",
                 "--scrape.discovery-reload-interval=100ms",
+                "--enable-feature=native-histograms",
             ],
             stdout=log,
             stderr=log,

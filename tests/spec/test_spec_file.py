@@ -85,6 +85,15 @@ def test_equal_durations_have_one_text(text: str, canonical: str) -> None:
     assert Duration.parse(canonical) == Duration.parse(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("800ms", 0.8), ("2.5s", 2.5), ("1.28", 1.28), ("1m30s", 90.0), ("'.5s'", 0.5)]
+)
+def test_thresholds_are_written_as_people_write_them(text: str, seconds: float) -> None:
+    """`2.5s` is no duration to Prometheus, and still what a threshold is called."""
+    spec = parse_spec(f"alerts: [{{latency_above: {text}}}]")
+    assert spec.alerts[0].latency_above == pytest.approx(seconds, abs=1e-12)
+
+
 def test_matchers_mean_what_they_mean_in_promql() -> None:
     """Pages scraped in process are filtered here, not by Prometheus: both must pick the same series."""
     exact, pattern, negative, absent = parse_matchers('{job="a", code=~\'5..\', env!~"dev|test", gone!=""}')
