@@ -23,9 +23,9 @@ from typing import Final
 import httpx
 
 EXTRACT: Final = "azure_llm_conversation_extract.csv"
-CONTEXT_SCALE: Final = 256
+CONTEXT_SCALE: Final = 512
 """Prompt tokens of the trace per word in ours: what a small model on a small machine carries."""
-MOST_PROMPT_WORDS: Final = 32
+MOST_PROMPT_WORDS: Final = 8
 OUTPUT_SCALE: Final = 3
 """Likewise for the length of the answer that a caller asks for."""
 LATE_AFTER_SECONDS: Final = 0.05
