@@ -86,7 +86,9 @@ def serve(service: ScriptedService) -> Iterator[str]:
             self.send_response(200)
             self.send_header("content-type", CONTENT_TYPE_LATEST)
             self.end_headers()
-            self.wfile.write(body)
+            # A scraper that ran out of patience has hung up.
+            with contextlib.suppress(ConnectionError):
+                self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
             """Quiet."""

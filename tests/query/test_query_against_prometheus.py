@@ -23,8 +23,8 @@ pytestmark = pytest.mark.prometheus
 SPEC = Spec(
     services=(Service(name="chat"), Service(name="calm")),
     base_window=Duration.parse("5s"),
-    windows=(Duration.parse("2s"), Duration.parse("4s")),
-    scrape_interval=Duration.parse("200ms"),
+    windows=(Duration.parse("3s"), Duration.parse("4s")),
+    scrape_interval=Duration.parse("500ms"),
     evaluation_interval=Duration.parse("1s"),
 )
 
@@ -42,31 +42,31 @@ class Run:
 
 @pytest.fixture(scope="module")
 def run(prometheus_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """Two services; `chat` restarts after 4 s, its page fails from 6 to 7.5 s, it slows after 8 s."""
+    """Two services; `chat` restarts after 4 s, its page fails from 6 to 8.5 s, it slows after 9 s."""
     chat, calm = ScriptedService("chat", 1), ScriptedService("calm", 2)
     directory = tmp_path_factory.mktemp("prometheus")
     with contextlib.ExitStack() as stack:
         urls = [stack.enter_context(serve(service)) for service in (chat, calm)]
         address = stack.enter_context(prometheus(prometheus_binary, directory, SPEC, urls))
-        pages = stack.enter_context(ScrapeSource(urls, SPEC, interval=0.2))
-        time.sleep(0.5)
+        pages = stack.enter_context(ScrapeSource(urls, SPEC, interval=0.5))
+        time.sleep(1.2)
         start = time.time()
         changed, restarted = 0.0, False
-        while (passed := time.time() - start) < 12:
+        while (passed := time.time() - start) < 14:
             if passed > 4 and not restarted:
                 restarted = True
                 chat.restart()
-            chat.down = 6 < passed < 7.5
-            if passed > 8 and not changed:
+            chat.down = 6 < passed < 8.5
+            if passed > 9 and not changed:
                 changed = time.time()
                 chat.change("max_tokens", "8", "24", changed)
             chat.call(0.5 if changed else 0.15, error="timeout" if len(chat.calls) % 10 == 0 else "")
             calm.call()
             time.sleep(0.02)
-        time.sleep(0.6)
+        time.sleep(1.2)
         pages.stop()
         source = stack.enter_context(PrometheusSource(address, SPEC))
-        yield Run(source, pages, start, start + 12, changed, chat, calm)
+        yield Run(source, pages, start, start + 14, changed, chat, calm)
 
 
 def test_the_arithmetic_is_that_of_prometheus(run: Run) -> None:
@@ -76,7 +76,7 @@ def test_the_arithmetic_is_that_of_prometheus(run: Run) -> None:
         service = SPEC.service(name)
         grid = Grid.between(run.start + 3, run.end, 0.37)
         data = RawData(run.prometheus._raw(service, run.start - 5, run.end))
-        for window in ("1s", "2s", "3500ms"):
+        for window in ("1500ms", "3s", "4300ms"):
             seconds = Duration.parse(window).seconds
             ours = quantiles(data, service, grid, seconds, semconv.RECORDED_QUANTILES)
             for quantile, values in ours.items():
@@ -88,7 +88,7 @@ def test_the_arithmetic_is_that_of_prometheus(run: Run) -> None:
                 assert theirs is not None
                 np.testing.assert_array_equal(np.isnan(values), np.isnan(theirs))
                 np.testing.assert_allclose(values, theirs, rtol=1e-9)
-        assert np.isfinite(ours[0.99]).mean() > 0.8
+        assert np.isfinite(ours[0.99]).mean() > 0.7
 
 
 def test_both_sources_read_the_same_p99(run: Run) -> None:
@@ -113,40 +113,45 @@ def test_both_sources_read_the_same_p99(run: Run) -> None:
 def test_counts_are_whole_and_complete(run: Run) -> None:
     """Each call of a service without gaps is counted once, in its bucket; `increase` would give fractions."""
     for source in (run.prometheus, run.pages):
-        series = source.panel(["calm"], run.start + 0.5, run.end + 0.5, 0.5).services["calm"]
+        series = source.panel(["calm"], run.start + 1, run.end + 1, 1).services["calm"]
         assert series.bucket_counts is not None and series.bucket_bounds is not None
-        known = np.isfinite(series.bucket_counts).all(axis=1)
-        assert known.all()
+        assert np.isfinite(series.bucket_counts).all()
         truth = np.histogram(run.calm.calls, bins=[0, *BOUNDS, np.inf])[0]
         np.testing.assert_allclose(series.bucket_counts.sum(axis=0), truth)
         np.testing.assert_allclose(series.bucket_bounds, [*BOUNDS, np.inf])
 
 
+def ended(service: ScriptedService, since: float, until: float) -> int:
+    """Calls that ended between two Unix times."""
+    times = np.array(service.ended)
+    return int(((times > since) & (times <= until)).sum())
+
+
 def test_a_gap_is_unknown_and_a_restart_is_not_a_fall(run: Run) -> None:
     """Steps in which the page failed hold no counts; a restart gives no negative ones and hides no calls."""
     for source in (run.prometheus, run.pages):
-        panel = source.panel(["chat"], run.start + 0.5, run.end, 0.5)
+        panel = source.panel(["chat"], run.start + 1, run.end, 1)
         series = panel.services["chat"]
         assert series.bucket_counts is not None
         passed = panel.times - run.start
         unknown = np.isnan(series.bucket_counts).any(axis=1)
-        assert unknown[(passed > 6.5) & (passed < 7.5)].all()
-        assert not unknown[(passed < 5.5) | (passed > 8.5)].any()
+        assert unknown[(passed > 7) & (passed < 8.5)].all()
+        assert not unknown[(passed < 5.5) | (passed > 10.5)].any()
         assert (series.bucket_counts[~unknown] >= 0).all()
-        for since, until in ((1, 5.5), (8.5, 12)):
-            steps = (panel.times > run.start + since) & (panel.times <= run.start + until)
-            ended = np.array(run.chat.ended) - run.start
-            truth = ((ended > passed[steps][0] - 0.5) & (ended <= passed[steps][-1])).sum()
+        for since, until in ((1, 5), (11, 14)):
+            steps = (passed > since) & (passed < until + 0.5)
+            truth = ended(run.chat, run.start + passed[steps][0] - 1, run.start + passed[steps][-1])
             # At both ends a step reaches to the scrape before it; a restart loses what was not scraped yet.
-            assert series.bucket_counts[steps].sum() == pytest.approx(truth, abs=0.2 / 0.02 * 3)
+            assert series.bucket_counts[steps].sum() == pytest.approx(truth, abs=0.5 / 0.02 * 2 + 3)
 
 
 def test_covariates_are_what_happened(run: Run) -> None:
     """Arrivals, completions, errors, tokens, calls under way: a wrong one would be adjusted for."""
     for source in (run.prometheus, run.pages):
-        found = source.panel(["chat"], run.start + 8.5, run.end, 0.5).services["chat"].covariates
+        found = source.panel(["chat"], run.start + 11, run.end, 1).services["chat"].covariates
         rate = np.nanmean(found["completions"])
-        assert 25 < rate < 50
+        truth = ended(run.chat, run.start + 10, run.end) / 4
+        assert rate == pytest.approx(truth, abs=0.5 / 0.02 / 4 * 2)
         assert np.nanmean(found["arrivals"]) == pytest.approx(rate)
         assert np.nanmean(found["errors"]) == pytest.approx(rate / 10, rel=0.35)
         assert np.nanmean(found["output_tokens"]) == pytest.approx(20)
@@ -169,6 +174,6 @@ def test_changes_and_services_are_found(run: Run) -> None:
 def test_a_window_without_rules_is_computed_and_said(run: Run) -> None:
     """Where no rule records the window, P99 is still there, with a warning instead of silent emptiness."""
     with PrometheusSource(run.prometheus.address, SPEC) as source:
-        panel = source.panel(["calm"], run.start + 4, run.end, 1, window_seconds=3)
+        panel = source.panel(["calm"], run.start + 5, run.end, 1, window_seconds=3.5)
         assert np.isfinite(panel.services["calm"].quantiles[0.99]).all()
-        assert any("quantile_3s" in warning for warning in source.warnings)
+        assert any("quantile_3s500ms" in warning for warning in source.warnings)

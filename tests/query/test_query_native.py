@@ -17,10 +17,10 @@ from otelkit.spec import parse_spec
 SPEC = parse_spec("""
 native: true
 services: [{name: chat, latency: {buckets: [0.05, 0.1, 0.2, 0.4, 0.8, 1.6]}}]
-scrape_interval: 200ms
+scrape_interval: 500ms
 evaluation_interval: 1s
 base_window: 5s
-windows: [2s, 5s]
+windows: [3s, 5s]
 """)
 
 
@@ -35,9 +35,9 @@ def test_a_native_panel_is_that_of_the_calls(prometheus_binary: Path, tmp_path: 
         while time.time() - start < 7:
             chat.call(error="timeout" if len(chat.calls) % 10 == 0 else "")
             time.sleep(0.02)
-        time.sleep(0.6)
+        time.sleep(1.2)
         source = stack.enter_context(PrometheusSource(address, SPEC))
-        panel = source.panel(["chat"], start + 0.5, start + 7.5, 0.5)
+        panel = source.panel(["chat"], start + 1, start + 8, 1)
         series = panel.services["chat"]
         assert source.service_names(start, start + 7) == ("chat",)
     assert source.warnings == ()

@@ -86,7 +86,7 @@ def test_equal_durations_have_one_text(text: str, canonical: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("800ms", 0.8), ("2.5s", 2.5), ("1.28", 1.28), ("1m30s", 90.0), ("'.5s'", 0.5)]
+    ("text", "seconds"), [("800ms", 0.8), ("2.5s", 2.5), ("1.28", 1.28), ("1m", 60.0), (".5s", 0.5)]
 )
 def test_thresholds_are_written_as_people_write_them(text: str, seconds: float) -> None:
     """`2.5s` is no duration to Prometheus, and still what a threshold is called."""
