@@ -81,7 +81,8 @@ class _Body:
             return
         chunk = parse_json(line[len(_DATA) :])
         if isinstance(chunk, Lenient):
-            self.recording.observe(chunk, self.recording.runtime.clock.monotonic_ns())
+            self.recording.steps.append(self.recording.runtime.clock.monotonic_ns())
+            self.recording.observe(chunk)
 
     def end(self) -> None:
         if not self._events and self._legible:

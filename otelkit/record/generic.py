@@ -16,34 +16,31 @@ from otelkit.record.streams import WatchedAsyncIterator, WatchedIterator
 Stream = TypeVar("Stream")
 
 
-def _item_text(item: Any) -> Any:
-    return item if isinstance(item, str) else None
-
-
 class _ItemReader:
-    """Every item is a token step, save empty text and what the user's function finds no text in."""
+    """Every item is a token step, save empty text."""
 
-    def __init__(self, text: Callable[[Any], Any] | None) -> None:
-        self.text = _item_text if text is None else _safe(text)
-        self._other_items_count = text is None
+    quick = "chunk if chunk.__class__ is str else None"
 
     def chunk(self, item: Any, facts: ResponseFacts) -> bool:
-        facts.piece = None
-        return self._other_items_count and not isinstance(item, str)
+        facts.piece = item if isinstance(item, str) else None
+        return item != "" if isinstance(item, str) else True
 
     def response(self, response: Any, facts: ResponseFacts) -> None:
         """Streams only."""
 
 
-def _safe(text: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def read(item: Any) -> Any:
-        try:
-            return text(item)
-        except Exception:
-            fault("read the text of an item")
-            return None
+class _TextReader(_ItemReader):
+    """An item is a token step if the user's function finds text in it."""
 
-    return read
+    quick = ""
+
+    def __init__(self, text: Callable[[Any], Any]) -> None:
+        self._text = text
+
+    def chunk(self, item: Any, facts: ResponseFacts) -> bool:
+        text = self._text(item)
+        facts.piece = text if isinstance(text, str) else None
+        return bool(text)
 
 
 def watch(
@@ -85,7 +82,7 @@ def watch(
             streamed=True,
             location=caller(""),
         )
-        recording = Recording(runtime, request, _ItemReader(text))
+        recording = Recording(runtime, request, _ItemReader() if text is None else _TextReader(text))
         wrapper = WatchedAsyncIterator if hasattr(stream, "__aiter__") else WatchedIterator
         inner: Any = stream.__aiter__() if hasattr(stream, "__aiter__") else iter(stream)  # type: ignore[call-overload]
         return wrapper(inner, recording)  # type: ignore[return-value]

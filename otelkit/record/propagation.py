@@ -34,10 +34,10 @@ def baggage_keys() -> tuple[str, ...]:
     return tuple(key.strip() for key in os.environ.get(BAGGAGE_VARIABLE, "").split(",") if key.strip())
 
 
-def baggage_attributes(keys: Sequence[str]) -> dict[str, str]:
+def baggage_attributes(keys: Sequence[str], context: Context) -> dict[str, str]:
     """Span attributes of these baggage entries, under their own names; those that are not there are left
     out."""
-    carried = baggage.get_all()
+    carried = baggage.get_all(context) if keys else {}
     return {key: str(carried[key])[:_MAX_LENGTH] for key in keys if key in carried}
 
 
@@ -47,9 +47,10 @@ def clean_request_id(value: Any) -> str:
     return text if text.isascii() and text.isprintable() and len(text) <= _MAX_LENGTH else ""
 
 
-def current_request_id() -> str:
+def current_request_id(context: Context) -> str:
     """The request id that came with the request being served; empty when there is none."""
-    return clean_request_id(otel_context.get_value(_CONTEXT_KEY))
+    found = context.get(_CONTEXT_KEY)
+    return clean_request_id(found) if found else ""
 
 
 def with_request_id(request_id: str, context: Context | None = None) -> Context:

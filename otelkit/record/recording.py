@@ -13,6 +13,7 @@ from typing import Any
 from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.context import Context
+from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from otelkit import semconv
 from otelkit.model import Generation, Outcome, ParameterValue
@@ -24,7 +25,7 @@ from otelkit.record.runtime import Runtime, call_site
 from otelkit.record.session import current_session_id
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that triples the cost of making one
 class Request:
     """What an adapter read from a request, before it is sent."""
 
@@ -53,12 +54,11 @@ class Recording:
     __slots__ = (
         "_anchor_ns",
         "_call_site",
-        "_context",
         "_deliverable",
         "_endable",
         "_error_type",
         "_facts",
-        "_identity",
+        "_joined",
         "_last_ns",
         "_outcome",
         "_parameters",
@@ -88,10 +88,10 @@ class Recording:
             runtime.service, request.provider, request.operation, request.model, request.location
         )
         self._parameters = request.parameters
-        self._session_id = current_session_id()
         self._streamed = request.streamed
         self._outcome = Outcome.COMPLETED
         self._error_type = ""
+        self._joined = False
         self._process = runtime.process
         # Popped by whoever ends first, so that two threads, or a collection in the middle, can't end twice.
         self._endable = [True]
@@ -105,56 +105,57 @@ class Recording:
         runtime.open.add(self)
 
     def _start_span(self, request: Request) -> None:
-        current = trace.get_current_span()
+        surrounding = otel_context.get_current()
+        self._session_id = current_session_id(surrounding)
         described = request_attributes(request.parameters, request.originals)
-        if span.inference_span_of_another(current):
-            self._span, self._endable = current, []
-            self._context = None
-            current.set_attributes(
-                {name: value for name, value in described.items() if not span.has_attribute(current, name)}
-            )
+        current = trace.get_current_span(surrounding) if surrounding else None
+        if current is not None and span.inference_span_of_another(current):
+            self._span, self._endable, self._joined = current, [], True
+            span.add_attributes(current, described)
         else:
-            request_id = request.request_id or propagation.current_request_id()
-            attributes = {
-                semconv.OPERATION_NAME: request.operation,
-                semconv.PROVIDER_NAME: request.provider,
-                semconv.REQUEST_MODEL: request.model,
-                **described,
-                **self._carried_attributes(request_id),
-            }
-            if request.streamed:
-                attributes[semconv.REQUEST_STREAM] = True
-            if request.server_address:
-                attributes[semconv.SERVER_ADDRESS] = request.server_address
-                if request.server_port is not None:
-                    attributes[semconv.SERVER_PORT] = request.server_port
-            name = f"{request.operation} {request.model}" if request.model else request.operation
-            links = [propagation.request_link(request_id)] if request_id else ()
-            self._span = span.start(
-                self.runtime.tracer, name, attributes, links, self._start + self._anchor_ns
-            )
-            self._context = trace.set_span_in_context(self._span)
-        self._identity = span.identity(self._span)
+            self._span = self._own_span(request, described, surrounding)
 
-    def _carried_attributes(self, request_id: str) -> dict[str, Any]:
-        """Of the request being served, not of the call."""
-        keys = self.runtime.baggage_keys
-        attributes: dict[str, Any] = dict(propagation.baggage_attributes(keys)) if keys else {}
+    def _own_span(self, request: Request, described: Mapping[str, Any], surrounding: Context) -> trace.Span:
+        attributes: dict[str, Any] = {
+            semconv.OPERATION_NAME: request.operation,
+            semconv.PROVIDER_NAME: request.provider,
+            semconv.REQUEST_MODEL: request.model,
+            **described,
+        }
+        if request.streamed:
+            attributes[semconv.REQUEST_STREAM] = True
+        if request.server_address:
+            attributes[semconv.SERVER_ADDRESS] = request.server_address
+            if request.server_port is not None:
+                attributes[semconv.SERVER_PORT] = request.server_port
         if self._session_id:
             attributes[semconv.SESSION_ID] = self._session_id
+        request_id = request.request_id
+        if surrounding:
+            request_id = request_id or propagation.current_request_id(surrounding)
+            attributes |= propagation.baggage_attributes(self.runtime.baggage_keys, surrounding)
+        links = None
         if request_id:
             attributes[semconv.REQUEST_ID] = request_id
-        return attributes
+            links = (propagation.request_link(request_id),)
+        return self.runtime.tracer.start_span(
+            f"{request.operation} {request.model}" if request.model else request.operation,
+            context=surrounding,
+            kind=SpanKind.CLIENT,
+            attributes=attributes,
+            links=links,
+            start_time=self._start + self._anchor_ns,
+        )
 
     def active(self) -> ActiveSpan:
         """Makes the span current while the request is sent; never held across a yield to the user."""
-        return ActiveSpan(self._context if self._identity else None)
+        own = not self._joined and self._span.get_span_context().is_valid
+        return ActiveSpan(trace.set_span_in_context(self._span) if own else None)
 
     # --- while it runs --------------------------------------------------------------------------------------
-    def observe(self, chunk: Any, now: int) -> None:
-        """Read a chunk that the reader's quick way did not recognise as a token step. ``now`` is
-        monotonic."""
-        self._last_ns = now
+    def observe(self, chunk: Any) -> None:
+        """Read the chunk stamped last, which the reader's quick way did not see to be a token step."""
+        now = self._last_ns = self.steps.pop()
         try:
             facts = self._facts
             if self.reader.chunk(chunk, facts):
@@ -191,8 +192,9 @@ class Recording:
         self.finish(Outcome.ERROR)
 
     def abandon(self) -> None:
-        """The consumer closed the stream or dropped it."""
-        self.finish(Outcome.ENDED_EARLY)
+        """The consumer closed the stream or dropped it; nothing new for one that has ended."""
+        if self._deliverable:
+            self.finish(Outcome.ENDED_EARLY)
 
     def pause(self) -> None:
         """The consumer left a loop over the stream, which it may still hold and read on.
@@ -228,9 +230,16 @@ class Recording:
         try:
             self._read_last_chunk()
             if self._span.is_recording():
-                span.describe_end(self._span, self._closing_attributes())
+                attributes = span.closing_attributes(self._facts, self.steps, self._start)
+                attributes[semconv.OUTCOME] = self._outcome.value
+                if self._error_type:
+                    attributes[semconv.ERROR_TYPE] = self._error_type
+                share = repeated_share(self.pieces)
+                if share is not None:
+                    attributes[semconv.REPEATED_TOKEN_SHARE] = share
+                self._span.set_attributes(attributes)
                 if self._outcome is Outcome.ERROR:
-                    span.mark_error(self._span, self._error_type)
+                    self._span.set_status(Status(StatusCode.ERROR, self._error_type))
             if self._endable:
                 self._endable.pop()
                 self._span.end(end_time=self._end_ns())
@@ -243,17 +252,10 @@ class Recording:
         """Some servers send the finish reason or the usage along with the last text."""
         chunk, self.last_chunk = self.last_chunk, None
         if chunk is not None and self.steps and self.steps[-1] > self._last_ns:
-            with guarded("read the last chunk"):
+            try:
                 self.reader.chunk(chunk, self._facts)
-
-    def _closing_attributes(self) -> dict[str, Any]:
-        return {
-            semconv.OUTCOME: self._outcome.value,
-            semconv.ERROR_TYPE: self._error_type,
-            **span.timing_attributes(self.steps, self._start),
-            **span.response_attributes(self._facts),
-            semconv.REPEATED_TOKEN_SHARE: repeated_share(self.pieces),
-        }
+            except Exception:
+                fault("read the last chunk")
 
     def _end_ns(self) -> int:
         last = self._last_ns
@@ -283,7 +285,7 @@ class Recording:
             input_tokens=facts.input_tokens,
             output_tokens=facts.output_tokens,
             repeated_token_share=repeated_share(pieces),
-            span=self._identity,
+            span=span.identity(self._span),
             session_id=self._session_id,
             phase_seconds=facts.phase_seconds,
         )

@@ -3,7 +3,7 @@ kept."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -90,11 +90,12 @@ class Reader(Protocol):
     missing parts."""
 
     @property
-    def text(self) -> Callable[[Any], Any]:
-        """The quick way, called for every chunk: the text if the chunk is a plain token step, else a false
-        value.
+    def quick(self) -> str:
+        """The quick way: a Python expression for the text of ``chunk`` if that is a plain token step.
 
-        Must not raise. What it lets through is not read by ``chunk`` (only the last chunk is, again).
+        It is compiled into the loop over the stream, as a call for every chunk would cost more than all the
+        rest. It may raise, or give a false value, for other chunks: they are read by ``chunk``. Empty to have
+        every chunk read so.
         """
 
     def chunk(self, chunk: Any, facts: ResponseFacts) -> bool:
@@ -102,7 +103,3 @@ class Reader(Protocol):
 
     def response(self, response: Any, facts: ResponseFacts) -> None:
         """Read a whole response that was not streamed."""
-
-
-def no_text(chunk: Any) -> None:
-    """For readers that must read every chunk wholly."""

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from typing import Final
 
 from opentelemetry import baggage
+from opentelemetry.context import Context
 
 from otelkit import semconv
 
@@ -31,13 +32,17 @@ def keep_session(session_id: str) -> None:
     _session.set(session_id[:MAX_LENGTH])
 
 
-def current_session_id() -> str:
-    """Of ``session``, else of the baggage entry ``session.id`` or ``gen_ai.conversation.id``, else empty."""
+def current_session_id(context: Context | None = None) -> str:
+    """Of ``session``, else of the baggage entry ``session.id`` or ``gen_ai.conversation.id``, else empty.
+
+    Args:
+        context: where the baggage is; None for the current one.
+    """
     found = _session.get()
-    if found:
+    if found or context == {}:
         return found
+    carried = baggage.get_all(context)
     for name in (semconv.SESSION_ID, semconv.CONVERSATION_ID):
-        carried = baggage.get_baggage(name)
-        if carried:
-            return str(carried)[:MAX_LENGTH]
+        if carried.get(name):
+            return str(carried[name])[:MAX_LENGTH]
     return ""

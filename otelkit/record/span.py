@@ -7,8 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from opentelemetry import trace
-from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
+from opentelemetry.trace import Span
 
 from otelkit import semconv
 from otelkit.model import SpanIdentity
@@ -50,42 +49,33 @@ def identity(span: Span) -> SpanIdentity | None:
     )
 
 
-def has_attribute(span: Span, name: str) -> bool:
-    """Whether another instrumentation has set it already."""
-    return name in (getattr(span, "attributes", None) or {})
+def add_attributes(span: Span, attributes: Mapping[str, Any]) -> None:
+    """Write what the instrumentation that made the span has not written."""
+    written = getattr(span, "attributes", None) or {}
+    span.set_attributes({name: value for name, value in attributes.items() if name not in written})
 
 
-def start(
-    tracer: trace.Tracer, name: str, attributes: Mapping[str, Any], links: Sequence[Link], start_ns: int
-) -> Span:
-    """Begin the span; everything a sampler may want is in ``attributes``. ``start_ns`` is wall-clock."""
-    return tracer.start_span(
-        name, kind=SpanKind.CLIENT, attributes=attributes, links=links, start_time=start_ns
-    )
+def closing_attributes(facts: ResponseFacts, steps: Sequence[int], start: int) -> dict[str, Any]:
+    """What the answer said, and when its steps came (monotonic ns, in a call begun at ``start``).
 
-
-def timing_attributes(steps: Sequence[int], start: int) -> dict[str, Any]:
-    """Of token steps (monotonic ns) in a call begun at ``start``; empty for calls without steps."""
-    if not steps:
-        return {}
-    return {
-        semconv.STEP_COUNT: len(steps),
-        semconv.RESPONSE_TIME_TO_FIRST_CHUNK: (steps[0] - start) / 1e9,
-        semconv.TIME_PER_OUTPUT_TOKEN: (steps[-1] - steps[0]) / 1e9 / (len(steps) - 1)
-        if len(steps) > 1
-        else None,
-    }
-
-
-def response_attributes(facts: ResponseFacts) -> dict[str, Any]:
-    """Of what the provider answered."""
-    attributes: dict[str, Any] = {
-        semconv.RESPONSE_ID: facts.response_id,
-        semconv.RESPONSE_MODEL: facts.response_model,
-        semconv.RESPONSE_FINISH_REASONS: facts.finish_reasons,
-        semconv.USAGE_INPUT_TOKENS: facts.input_tokens,
-        semconv.USAGE_OUTPUT_TOKENS: facts.output_tokens,
-    }
+    Only what is known: each attribute costs the request's thread about a microsecond.
+    """
+    attributes: dict[str, Any] = {}
+    if steps:
+        attributes[semconv.STEP_COUNT] = count = len(steps)
+        attributes[semconv.RESPONSE_TIME_TO_FIRST_CHUNK] = (steps[0] - start) / 1e9
+        if count > 1:
+            attributes[semconv.TIME_PER_OUTPUT_TOKEN] = (steps[-1] - steps[0]) / 1e9 / (count - 1)
+    if facts.response_id:
+        attributes[semconv.RESPONSE_ID] = facts.response_id
+    if facts.response_model:
+        attributes[semconv.RESPONSE_MODEL] = facts.response_model
+    if facts.finish_reasons:
+        attributes[semconv.RESPONSE_FINISH_REASONS] = tuple(facts.finish_reasons)
+    if facts.input_tokens is not None:
+        attributes[semconv.USAGE_INPUT_TOKENS] = facts.input_tokens
+    if facts.output_tokens is not None:
+        attributes[semconv.USAGE_OUTPUT_TOKENS] = facts.output_tokens
     entropies = [entropy for entropy in facts.step_entropies or () if entropy is not None]
     if entropies:
         mean = sum(entropies) / len(entropies)
@@ -94,13 +84,3 @@ def response_attributes(facts: ResponseFacts) -> dict[str, Any]:
             sum((entropy - mean) ** 2 for entropy in entropies) / len(entropies)
         )
     return attributes
-
-
-def describe_end(span: Span, attributes: Mapping[str, Any]) -> None:
-    """Write what is known at the end; None, empty text and empty lists say nothing and are left out."""
-    span.set_attributes({name: value for name, value in attributes.items() if value not in (None, "", [])})
-
-
-def mark_error(span: Span, error_type: str) -> None:
-    """The provider failed; what the consumer did is never an error."""
-    span.set_status(Status(StatusCode.ERROR, error_type))

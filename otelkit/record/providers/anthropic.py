@@ -15,17 +15,10 @@ from otelkit.record.response import ResponseFacts
 _DELTA_PARTS: Final = ("text", "thinking", "partial_json")
 
 
-def _delta_text(event: Any) -> Any:
-    try:
-        return event.delta.text
-    except Exception:  # another kind of event or of delta
-        return None
-
-
 class MessageReader:
     """Reads stream events, and messages."""
 
-    text = staticmethod(_delta_text)
+    quick = "chunk.delta.text"
 
     def __init__(self, body: Mapping[str, Any]) -> None:
         pass

@@ -6,13 +6,13 @@ from __future__ import annotations
 from typing import Any
 
 from otelkit.record.logprobs import note_gemini_scores
-from otelkit.record.response import ResponseFacts, no_text
+from otelkit.record.response import ResponseFacts
 
 
 class GeminiReader:
     """Reads ``GenerateContentResponse`` objects, streamed or not."""
 
-    text = staticmethod(no_text)
+    quick = ""
     """A chunk holds many tokens here, so reading each wholly costs little per token."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from otelkit.record.patches import Patches
 from otelkit.record.providers.base import GetRuntime
 from otelkit.record.providers.openai_responses import ResponsesReader
 from otelkit.record.providers.stainless import Endpoint, Stainless
-from otelkit.record.response import ResponseFacts, no_text
+from otelkit.record.response import ResponseFacts
 
 _DELTA_PARTS: Final = (
     "content",
@@ -28,20 +28,6 @@ format."""
 
 
 _PHASES: Final = {"prompt_ms": "prefill", "predicted_ms": "decode"}
-
-
-def _delta_text(chunk: Any) -> Any:
-    try:
-        return chunk.choices[0].delta.content
-    except Exception:  # a malformed chunk; the slow way looks at it
-        return None
-
-
-def _completion_text(chunk: Any) -> Any:
-    try:
-        return chunk.choices[0].text
-    except Exception:
-        return None
 
 
 def _note_response(response: Any, facts: ResponseFacts) -> None:
@@ -62,7 +48,8 @@ class ChatReader:
     def __init__(self, body: Mapping[str, Any]) -> None:
         # Several choices finish in several chunks, and scores are in every chunk: all of them are read wholly
         # then.
-        self.text = no_text if body.get("logprobs") or (body.get("n") or 1) > 1 else _delta_text
+        whole = body.get("logprobs") or (body.get("n") or 1) > 1
+        self.quick = "" if whole else "chunk.choices[0].delta.content"
 
     def chunk(self, chunk: Any, facts: ResponseFacts) -> bool:
         _note_response(chunk, facts)
@@ -89,9 +76,8 @@ class CompletionReader:
     """Reads ``text_completion`` objects, streamed or not."""
 
     def __init__(self, body: Mapping[str, Any]) -> None:
-        self.text = (
-            no_text if body.get("logprobs") is not None or (body.get("n") or 1) > 1 else _completion_text
-        )
+        whole = body.get("logprobs") is not None or (body.get("n") or 1) > 1
+        self.quick = "" if whole else "chunk.choices[0].text"
 
     def chunk(self, chunk: Any, facts: ResponseFacts) -> bool:
         _note_response(chunk, facts)

@@ -6,16 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from otelkit.record.logprobs import note_token_scores
-from otelkit.record.response import ResponseFacts, no_text
+from otelkit.record.response import ResponseFacts
 
 _ENDS: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
-
-
-def _delta(event: Any) -> Any:
-    try:
-        return event.delta
-    except Exception:  # most kinds of events have none
-        return None
 
 
 class ResponsesReader:
@@ -24,7 +17,7 @@ class ResponsesReader:
 
     def __init__(self, body: Mapping[str, Any]) -> None:
         scored = "message.output_text.logprobs" in (body.get("include") or ()) or body.get("top_logprobs")
-        self.text = no_text if scored else _delta
+        self.quick = "" if scored else "chunk.delta"
 
     def chunk(self, event: Any, facts: ResponseFacts) -> bool:
         kind = getattr(event, "type", None)
