@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from multiprocessing.util import Finalize, register_after_fork
 from typing import Final
 
 from opentelemetry import trace
@@ -110,6 +111,8 @@ def instrument(
                 instrumentation.install(_current.sink, service=_current.service)
                 startup.start_from_environment()
                 _end_before_others()
+                # A child of multiprocessing ends without running exit handlers, but runs these.
+                register_after_fork(_current, lambda _: Finalize(None, _at_exit, exitpriority=0))
             except Exception:
                 guard.fault("set itself up")
         return _current

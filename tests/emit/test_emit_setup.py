@@ -333,3 +333,52 @@ def test_the_service_is_that_of_the_programs_provider() -> None:
         """
     )
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "named in code", "")
+
+
+def test_children_of_multiprocessing_deliver_at_their_end(collector: HttpCollector) -> None:
+    """Otherwise short-lived workers, which end without exit handlers, would lose their last seconds."""
+    done = run(
+        """
+        import multiprocessing
+        handle = otelkit.instrument()
+        context = multiprocessing.get_context("fork")
+        workers = [context.Process(target=call, args=(handle, 5)) for _ in range(3)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        assert [worker.exitcode for worker in workers] == [0, 0, 0]
+        """,
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(collector.steps()) == 15
+    assert len(collector.spans()) == 18
+
+
+def test_gevent_patched_after_us_does_not_block(collector: HttpCollector) -> None:
+    """Otherwise a gevent server started by `otelkit run` would hang at its first generation."""
+    pytest.importorskip("gevent", reason="no gevent here; it is in the `dev` group of pyproject.toml")
+    done = run(
+        """
+        handle = otelkit.instrument(defer_providers=True)
+        from gevent import monkey
+        monkey.patch_all()
+        import gevent
+        ticks = []
+        def tick():
+            while True:
+                ticks.append(1)
+                gevent.sleep(0.01)
+        gevent.spawn(tick)
+        handle.sink.generation_started(SITE)  # providers are set up now
+        gevent.joinall([gevent.spawn(call, handle, 5) for _ in range(10)], timeout=10)
+        gevent.sleep(0.3)
+        assert handle.flush(5)
+        assert len(ticks) > 20, len(ticks)
+        """,
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url},
+    )
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 0, done.stderr
+    assert len(collector.steps()) == 50
