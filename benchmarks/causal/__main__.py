@@ -1,7 +1,7 @@
 """Run the benchmark: ``python -m benchmarks.causal``; one JSON object on stdout.
 
-Scenarios are simulated once for each seed and kind and may be kept (``--cache``). Seeds below 1000 are for tuning,
-those from 1000 on only for the reported figures.
+Scenarios are simulated once for each seed and kind and may be kept (``--cache``). Seeds below 1000 are for
+tuning, those from 1000 on only for the reported figures.
 """
 
 from __future__ import annotations
@@ -104,13 +104,18 @@ def report(total: dict[str, tuple[list[scoring.Case], float]], seeds: list[int])
         "bars": {},
     }
     for name, (cases, cpu) in total.items():
-        result["methods"][name] = {**scoring.figures(cases), "cpu_ms_per_change": round(1000 * cpu / len(cases), 1)}
+        result["methods"][name] = {
+            **scoring.figures(cases),
+            "cpu_ms_per_change": round(1000 * cpu / len(cases), 1),
+        }
     if "otelkit" in total:
         own = result["methods"]["otelkit"]
         for figure, (direction, floor, goal) in BARS.items():
             value = own[figure]
             met = {
-                level: None if bar is None or value is None else (value >= bar if direction == ">=" else value <= bar)
+                level: None
+                if bar is None or value is None
+                else (value >= bar if direction == ">=" else value <= bar)
                 for level, bar in (("floor", floor), ("goal", goal))
             }
             result["bars"][figure] = {"value": value, "floor": floor, "goal": goal, "met": met}
@@ -124,7 +129,9 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=4, help="scenarios of each kind (default 4)")
     parser.add_argument("--first-seed", type=int, default=REPORTED, help="tuning uses seeds below 1000")
     parser.add_argument("--kinds", nargs="*", default=list(kinds.KINDS), choices=list(kinds.KINDS))
-    parser.add_argument("--methods", nargs="*", help="default: the engine, without buckets too, and all baselines")
+    parser.add_argument(
+        "--methods", nargs="*", help="default: the engine, without buckets too, and all baselines"
+    )
     parser.add_argument("--cache", type=Path, help="folder to keep simulated scenarios in")
     parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()

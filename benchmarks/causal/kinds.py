@@ -44,7 +44,9 @@ def real(
         size = sign * log_size(w, 0.3, 1.2)
     rollout = ramp > 0 and rng.random() < 0.6
     number = w.add_change(
-        Planted(service, parameter or PATHS[path], at, at + ramp, False, lag if known_lag and ramp == 0 else None)
+        Planted(
+            service, parameter or PATHS[path], at, at + ramp, False, lag if known_lag and ramp == 0 else None
+        )
     )
     w.act(service, path, size, Shape(at + lag, ramp, ends, fade), number, rollout)
     return number
@@ -135,7 +137,9 @@ def _deploy(w: World, at: float) -> None:
     size = log_size(w, 0.2)
     lasting = w.rng.random() < 0.5
     for config in w.configs:
-        shape = Shape(at + w.rng.uniform(-10, 10), 0, fade=np.inf if lasting else w.rng.uniform(2, 6) * MINUTE)
+        shape = Shape(
+            at + w.rng.uniform(-10, 10), 0, fade=np.inf if lasting else w.rng.uniform(2, 6) * MINUTE
+        )
         w.act(config.name, "per_token", size * w.rng.uniform(0.8, 1.2), shape)
 
 
@@ -205,7 +209,8 @@ def dependency(w: World) -> None:
     below = w.configs[1]
     extra = world.mean_service(below, 0.6)
     w.configs = [
-        world.sized(replace(c, calls=below.name), 0.6, extra * 1.3) if c.name == TARGET else c for c in w.configs
+        world.sized(replace(c, calls=below.name), 0.6, extra * 1.3) if c.name == TARGET else c
+        for c in w.configs
     ]
     at = moment(w)
     real(w, at, service=below.name, sign=1, low=0.2)
@@ -224,7 +229,8 @@ def rate_limit(w: World) -> None:
     config = w.config(TARGET)
     w.admitted_only = bool(w.rng.random() < 0.5)
     w.configs = [
-        replace(world.sized(c, 0.9), limit=c.rate * w.rng.uniform(1.0, 1.3)) if c.name == TARGET else c for c in w.configs
+        replace(world.sized(c, 0.9), limit=c.rate * w.rng.uniform(1.0, 1.3)) if c.name == TARGET else c
+        for c in w.configs
     ]
     at = moment(w)
     number = w.add_change(Planted(TARGET, "rate_limit", at, at, False, 0.0))
@@ -281,8 +287,10 @@ def scenario(kind: str, seed: int) -> Scenario:
     for config in w.configs:
         t = np.arange(int(w.seconds))
         hum = 0.06 * np.sin(2 * np.pi * (t / rng.uniform(1500, 6000) + rng.random()))
-        w.profiles[config.name] = 1 + hum + 0.05 * np.interp(t, np.arange(0, w.seconds, 300), rng.normal(size=36))
-        for _ in range(int(rng.poisson(0.4))):
+        w.profiles[config.name] = (
+            1 + hum + 0.05 * np.interp(t, np.arange(0, w.seconds, 300), rng.normal(size=36))
+        )
+        for _ in range(int(rng.poisson(0.15))):
             # Something goes wrong for a few minutes now and then, whatever anybody changes.
             begin = rng.uniform(0, w.seconds)
             shape = Shape(begin, 0, begin + rng.uniform(1, 4) * MINUTE)
@@ -295,7 +303,8 @@ def scenario(kind: str, seed: int) -> Scenario:
     place = {old: new for new, old in enumerate(order)}
     w.changes = [w.changes[n] for n in order]
     w.forces = {
-        name: [replace(f, change=place.get(f.change, -1)) for f in forces] for name, forces in w.forces.items()
+        name: [replace(f, change=place.get(f.change, -1)) for f in forces]
+        for name, forces in w.forces.items()
     }
     return world.finish(w, kind)
 

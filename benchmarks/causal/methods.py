@@ -31,7 +31,11 @@ def otelkit(panel: Panel, service: str, changes: Sequence[ParameterChange]) -> l
             Answer(
                 f.verdict is Verdict.CAUSAL,
                 f.verdict.value,
-                *((float(np.log1p(v)) for v in (ratio.value, ratio.low, ratio.high)) if ratio else (None,) * 3),
+                *(
+                    (float(np.log1p(v)) for v in (ratio.value, ratio.low, ratio.high))
+                    if ratio
+                    else (None,) * 3
+                ),
                 f.lag_seconds,
                 f.p_value,
             )
@@ -54,7 +58,9 @@ def otelkit_quantiles_only(panel: Panel, service: str, changes: Sequence[Paramet
     return otelkit(replace(panel, services=bare), service, changes)
 
 
-def _own(panel: Panel, service: str, changes: Sequence[ParameterChange]) -> list[tuple[float, np.ndarray, np.ndarray]]:
+def _own(
+    panel: Panel, service: str, changes: Sequence[ParameterChange]
+) -> list[tuple[float, np.ndarray, np.ndarray]]:
     p99 = panel.services[service].quantiles[0.99]
     return [(c.first_seen, panel.times, p99) for c in changes if c.service == service]
 
@@ -65,7 +71,11 @@ def pearson(panel: Panel, service: str, changes: Sequence[ParameterChange]) -> l
     for at, times, p99 in _own(panel, service, changes):
         use = (np.abs(times - at) <= NEAR) & np.isfinite(p99)
         step = (times[use] > at).astype(float)
-        r = np.corrcoef(step, p99[use])[0, 1] if use.sum() > 4 and step.std() > 0 and p99[use].std() > 0 else 0.0
+        r = (
+            np.corrcoef(step, p99[use])[0, 1]
+            if use.sum() > 4 and step.std() > 0 and p99[use].std() > 0
+            else 0.0
+        )
         answers.append(_plain(times, p99, at, abs(r) > 0.8))
     return answers
 
@@ -75,7 +85,9 @@ def mean_shift(panel: Panel, service: str, changes: Sequence[ParameterChange]) -
     answers = []
     for at, times, p99 in _own(panel, service, changes):
         answer = _plain(times, p99, at, False)
-        answers.append(replace(answer, causal=answer.log_ratio is not None and abs(np.expm1(answer.log_ratio)) > 0.05))
+        answers.append(
+            replace(answer, causal=answer.log_ratio is not None and abs(np.expm1(answer.log_ratio)) > 0.05)
+        )
     return answers
 
 
@@ -122,7 +134,9 @@ def _change_points(y: np.ndarray, shortest: int = 8) -> list[int]:
     candidates = np.array([0])
     for end in range(shortest, n + 1):
         length = end - candidates
-        loss = second[end] - second[candidates] - (first[end] - first[candidates]) ** 2 / np.maximum(length, 1)
+        loss = (
+            second[end] - second[candidates] - (first[end] - first[candidates]) ** 2 / np.maximum(length, 1)
+        )
         total = cost[candidates] + loss + penalty
         total[length < shortest] = np.inf
         best = int(np.argmin(total))
@@ -144,12 +158,11 @@ def _sides(times: np.ndarray, p99: np.ndarray, at: float) -> tuple[np.ndarray, n
 def _plain(times: np.ndarray, p99: np.ndarray, at: float, causal: bool) -> Answer:
     """Difference of mean log P99 before and after, with the textbook interval."""
     before, after = (np.log(side[side > 0]) for side in _sides(times, p99, at))
-    verdict = "causal" if causal else "no effect"
     if min(len(before), len(after)) < 2:
         return Answer(False, "no effect")
     moved = float(after.mean() - before.mean())
     wide = 1.96 * float(np.sqrt(before.var() / len(before) + after.var() / len(after)))
-    return Answer(causal, verdict, moved, moved - wide, moved + wide)
+    return Answer(causal, "no effect", moved, moved - wide, moved + wide)
 
 
 BASELINES: dict[str, Method] = {

@@ -20,7 +20,9 @@ class Answer:
     """What a method said of one change."""
 
     causal: bool
-    verdict: str
+    verdict: str = ""
+    """What was said of a change that is not called causal; methods that know only two answers say "no
+    effect"."""
     log_ratio: float | None = None
     low: float | None = None
     high: float | None = None
@@ -113,10 +115,13 @@ def by_kind(cases: Sequence[Case]) -> dict[str, Any]:
 def _three_way(case: Case) -> bool:
     """Causal, correlated only, or no effect; "cannot separate" is never right here.
 
-    A null beside a confounder may be called either: whether P99 moved visibly at that moment is a matter of degree.
+    A null beside a confounder may be called either: whether P99 moved visibly at that moment is a matter of
+    degree.
     """
     if case.truth.real:
         return case.hit
+    if case.answer.causal:
+        return False
     if case.planted.confounded:
         return case.answer.verdict in ("correlated only", "no effect")
     return case.answer.verdict == "no effect"

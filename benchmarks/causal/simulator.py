@@ -1,7 +1,9 @@
-"""A service that answers calls token by token: slots, a queue, batching, rate limits; and its /metrics as scraped.
+"""A service that answers calls token by token: slots, a queue, batching, rate limits; and its /metrics as
+scraped.
 
-First come, first served over a number of slots that may change; a call's decoding is slower the fuller the batch was
-when it began. Every call's luck is fixed in advance, so that a run without a change meets the same calls and the same luck.
+First come, first served over a number of slots that may change; a call's decoding is slower the fuller the
+batch was when it began. Every call's luck is fixed in advance, so that a run without a change meets the same
+calls and the same luck.
 """
 
 from __future__ import annotations
@@ -132,7 +134,8 @@ def run(
     state: tuple[list[float], float, float, float] | None = None,
     keep: tuple[int, ...] = (),
 ) -> Calls:
-    """Serve calls ``first`` to ``last``, starting from ``state``; the state before each call in ``keep`` is kept."""
+    """Serve calls ``first`` to ``last``, starting from ``state``; the state before each call in ``keep`` is
+    kept."""
     part = slice(first, last)
     at = work.at[part]
     prompt, output = work.prompt[part].copy(), work.output[part].copy()

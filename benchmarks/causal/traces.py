@@ -29,7 +29,9 @@ def load(name: str) -> Work:
     """One trace as it is."""
     with np.load(Path(__file__).parent / "data" / "traces.npz") as file:
         at = np.cumsum(file[f"{name}_gap_ms"].astype(float)) / 1000
-        return Work(at, file[f"{name}_input"].astype(float), np.maximum(file[f"{name}_output"].astype(float), 1))
+        return Work(
+            at, file[f"{name}_input"].astype(float), np.maximum(file[f"{name}_output"].astype(float), 1)
+        )
 
 
 @cache
@@ -47,8 +49,8 @@ def work(name: str, rate: float, seconds: float, profile: np.ndarray, rng: np.ra
         name: one of ``NAMES``.
         profile: relative load for each second, shape (seconds,); 1 is usual.
 
-    The trace is joined end to end from random places; above its own rate copies are laid over each other, below it
-    calls are left out, so that its bursts stay.
+    The trace is joined end to end from random places; above its own rate copies are laid over each other,
+    below it calls are left out, so that its bursts stay.
     """
     trace = load(name)
     length = float(trace.at[-1]) + 1.0

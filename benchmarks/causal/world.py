@@ -1,4 +1,5 @@
-"""One scenario: several services, forces on them, changes, what is seen of it, and the truth by simulating again."""
+"""One scenario: several services, forces on them, changes, what is seen of it, and the truth by simulating
+again."""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ class World:
     seconds: float = 10800.0
     step: float = 15.0
     window: float = 60.0
-    wander: float = 0.03
+    wander: float = 0.02
     bounds: np.ndarray = field(default_factory=lambda: simulator.CONVENTION)
     profiles: dict[str, np.ndarray] = field(default_factory=dict)
     forces: dict[str, list[Force]] = field(default_factory=dict)
@@ -74,7 +75,9 @@ class World:
     def alter(self, name: str, **fields: object) -> None:
         self.configs = [replace(c, **fields) if c.name == name else c for c in self.configs]  # type: ignore[arg-type]
 
-    def act(self, name: str, path: str, size: float, shape: Shape, change: int = -1, rollout: bool = False) -> None:
+    def act(
+        self, name: str, path: str, size: float, shape: Shape, change: int = -1, rollout: bool = False
+    ) -> None:
         self.forces.setdefault(name, []).append(
             Force(path, size, shape, change, int(self.rng.integers(1, 1000)), rollout)
         )
@@ -96,10 +99,11 @@ class Scenario:
 
 
 def services(rng: np.random.Generator, number: int) -> list[Config]:
-    """Unlike services with one to eight calls a second, slots set for a utilisation between 40 and 95 % in busy minutes."""
+    """Unlike services with one to eight calls a second, slots set for a utilisation between 35 and 85 % in
+    busy minutes."""
     result = []
     for k in range(number):
-        trace = str(rng.choice(traces.NAMES, p=[0.5, 0.3, 0.2]))
+        trace = str(rng.choice(traces.NAMES, p=[0.6, 0.15, 0.25]))
         rate = float(np.exp(rng.uniform(np.log(1.0), np.log(8.0))))
         config = Config(
             name=f"service-{k}",
@@ -112,7 +116,7 @@ def services(rng: np.random.Generator, number: int) -> list[Config]:
             noise=float(rng.uniform(0.08, 0.3)),
             batching=float(rng.uniform(0.1, 0.8)),
         )
-        result.append(sized(config, float(rng.uniform(0.4, 0.95))))
+        result.append(sized(config, float(rng.uniform(0.35, 0.85))))
     return result
 
 
@@ -123,7 +127,8 @@ def mean_service(config: Config, utilisation: float) -> float:
 
 
 def sized(config: Config, utilisation: float, extra: float = 0.0) -> Config:
-    """With the slots that give about this utilisation in busy minutes; ``extra`` seconds are spent waiting on another service."""
+    """With the slots that give about this utilisation in busy minutes; ``extra`` seconds are spent waiting on
+    another service."""
     busy = config.rate * traces.peak(config.trace)
     needed = busy * (mean_service(config, utilisation) + extra) / utilisation
     return replace(config, slots=max(2, int(np.ceil(needed))))
@@ -151,10 +156,14 @@ def finish(world: World, kind: str) -> Scenario:
         seen[config.name] = simulator.scrape(calls, world.seconds, world.step, world.bounds)
     panel = _panel(world, seen)
     changes = tuple(
-        ParameterChange(c.service, c.parameter, 1, 2 + n, START + c.at + world.offset, START + c.last + world.offset)
+        ParameterChange(
+            c.service, c.parameter, 1, 2 + n, START + c.at + world.offset, START + c.last + world.offset
+        )
         for n, c in enumerate(world.changes)
     )
-    return Scenario(kind, panel, changes, tuple(world.changes), tuple(truths[n] for n in range(len(world.changes))))
+    return Scenario(
+        kind, panel, changes, tuple(world.changes), tuple(truths[n] for n in range(len(world.changes)))
+    )
 
 
 def _truth(
@@ -208,7 +217,12 @@ def _panel(world: World, seen: dict[str, simulator.Scrape]) -> Panel:
         total = np.where(known[:, None], np.nansum(moving, axis=0), np.nan)
         p = quantiles(world.bounds, total, (0.5, 0.95, 0.99))
         all_series[config.name] = ServiceSeries(
-            config.name, {0.5: p[:, 0], 0.95: p[:, 1], 0.99: p[:, 2]}, world.window, world.bounds, counts, covariates
+            config.name,
+            {0.5: p[:, 0], 0.95: p[:, 1], 0.99: p[:, 2]},
+            world.window,
+            world.bounds,
+            counts,
+            covariates,
         )
     dependencies = {c.name: (c.calls,) for c in world.configs if c.calls}
     times = START + world.step * (1 + np.arange(number))

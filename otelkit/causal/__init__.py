@@ -2,5 +2,15 @@
 
 from otelkit.causal.engine import explain
 from otelkit.causal.explanation import Explanation, Finding, Interval, Verdict
+from otelkit.causal.jumps import Candidate, Jump, find_jumps
 
-__all__ = ["Explanation", "Finding", "Interval", "Verdict", "explain"]
+__all__ = [
+    "Candidate",
+    "Explanation",
+    "Finding",
+    "Interval",
+    "Jump",
+    "Verdict",
+    "explain",
+    "find_jumps",
+]

@@ -16,8 +16,11 @@ from otelkit.query.panel import BoolArray, FloatArray, Panel, ServiceSeries
 
 LEVELS: Final = (0.5, 0.75, 0.9, 0.95, 0.99)
 """Quantiles that are followed jointly; the last one is the one explained."""
+COMPONENTS: Final = ("time_per_output_chunk", "output_tokens", "time_to_first_chunk")
+"""Covariates that latency is made of: a change may act through them, so they are followed, never adjusted
+for."""
 CALLS_PER_CELL: Final = 8.0
-MAX_CELLS: Final = 1200
+MAX_CELLS: Final = 400
 MIN_CELLS: Final = 24
 
 
@@ -29,9 +32,11 @@ class Cells:
     """Unix seconds at which each cell ends, shape (N,)."""
     seconds: float
     """Width of a cell."""
-    channels: FloatArray
-    """Log latency at each of ``levels``, shape (N, K)."""
-    levels: tuple[float, ...]
+    channels: Mapping[str, FloatArray]
+    """Log latency quantiles by name (``p99``) and log means of what latency is made of (``COMPONENTS``), each
+    (N,)."""
+    levels: Mapping[str, float]
+    """Quantile level of each channel that is one, ascending; the last is the one explained."""
     calls: FloatArray
     """Calls that ended in each cell, shape (N,); ones where unknown."""
     arrivals: FloatArray
@@ -88,7 +93,6 @@ def cell_steps(series: ServiceSeries, length: int, step_seconds: float) -> int:
     else:
         # A quantile over a trailing window says nothing new before the window has passed.
         wanted = max(1, int(series.window_seconds / step_seconds / 2))
-    wanted = max(wanted, int(np.ceil(length / MAX_CELLS)))
     return max(1, min(wanted, length // MIN_CELLS or 1))
 
 
@@ -121,9 +125,12 @@ def build(panel: Panel, series: ServiceSeries, *, steps: int | None = None) -> C
     else:
         levels = tuple(sorted(series.quantiles))
         seconds = np.column_stack([_mean_known(blocks(series.quantiles[level])) for level in levels])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        channels = np.where(seconds > 0, np.log(seconds), np.nan)
+    names = {f"p{100 * level:g}": level for level in levels}
+    channels = {name: _log(seconds[:, number]) for number, name in enumerate(names)}
     covariates = {name: _mean_known(blocks(values)) for name, values in series.covariates.items()}
+    for name in COMPONENTS:
+        if name in covariates and np.isfinite(covariates[name]).any():
+            channels[name] = _log(covariates[name])
     arrivals = covariates.get("arrivals")
     if arrivals is None or not np.isfinite(arrivals).any():
         known = covariates.get("completions")
@@ -134,13 +141,19 @@ def build(panel: Panel, series: ServiceSeries, *, steps: int | None = None) -> C
         times=grid[skipped + steps - 1 :: steps][:number],
         seconds=steps * panel.step_seconds,
         channels=channels,
-        levels=levels,
+        levels=names,
         calls=calls,
         arrivals=arrivals,
         covariates=covariates,
         bounds=bounds,
         counts=counts,
     )
+
+
+def _log(values: FloatArray) -> FloatArray:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        result: FloatArray = np.where(values > 0, np.log(values), np.nan)
+    return result
 
 
 def _mean_known(blocks: FloatArray) -> FloatArray:

@@ -17,6 +17,8 @@ from otelkit.query.panel import FloatArray
 
 LOAD_SPANS: Final = (20.0, 60.0, 240.0)
 """Trailing means of offered load, seconds: a queue remembers the load of the last minutes."""
+QUEUE_ROOMS: Final = (1.1, 1.4)
+"""Capacities, relative to the usual load, at which a queue is imagined."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +32,12 @@ class Regressors:
     """Shape (P,): a coefficient is believed to lie within about this of zero; infinite for the intercept."""
 
 
-def drop(regressors: Regressors, column: int) -> Regressors:
-    """All columns but one."""
-    keep = [number for number in range(len(regressors.names)) if number != column]
+def joined(first: Regressors, second: Regressors) -> Regressors:
+    """The columns of both."""
     return Regressors(
-        regressors.columns[:, keep],
-        tuple(regressors.names[k] for k in keep),
-        regressors.prior_deviation[keep],
+        np.column_stack([first.columns, second.columns]),
+        (*first.names, *second.names),
+        np.concatenate([first.prior_deviation, second.prior_deviation]),
     )
 
 
@@ -59,27 +60,40 @@ def causes(cells: Cells) -> Regressors:
     deviations = [np.inf]
 
     def add(name: str, values: FloatArray, deviation: float) -> None:
-        filled = np.where(np.isfinite(values), values, 0.0)
-        if filled.std() > 1e-6:
-            columns.append(filled)
+        known = np.isfinite(values)
+        if known.any() and np.ptp(values[known]) > 1e-6:
+            columns.append(np.where(known, values - np.mean(values[known]), 0.0))
             names.append(name)
             deviations.append(deviation)
 
     usual = _usual(cells.arrivals)
     if usual > 0:
         spans = sorted({max(1, round(span / cells.seconds)) for span in LOAD_SPANS})
+        means = {span: trailing_mean(cells.arrivals, span) / usual for span in spans}
         for span in spans:
-            relative = trailing_mean(cells.arrivals, span) / usual - 1.0
-            add(f"load {span * cells.seconds:.0f} s", relative, 0.5)
-        excess = np.maximum(
-            trailing_mean(cells.arrivals, spans[-1] if len(spans) < 3 else spans[1]) / usual - 1.15, 0.0
-        )
-        add("load above usual", excess, 1.0)
+            add(f"load over {span * cells.seconds:.0f} s", means[span], 0.4)
+        middle = means[spans[len(spans) // 2]]
+        add("load above usual", np.maximum(middle - 1.15, 0.0), 0.8)
+        for room in QUEUE_ROOMS:
+            add(f"queue at {room:g} times the usual load", virtual_queue(cells, usual * room), 0.3)
     prompt = cells.covariates.get("input_tokens")
     if prompt is not None and _usual(prompt) > 0:
         with np.errstate(invalid="ignore"):
-            add("prompt length", np.log(np.maximum(prompt / _usual(prompt), 1e-3)), 0.5)
+            relative = np.log(np.maximum(prompt / _usual(prompt), 1e-3))
+        add("prompt length", relative, 0.4)
+        add("prompt length over minutes", trailing_mean(relative, max(2, round(180 / cells.seconds))), 0.5)
     return Regressors(np.column_stack(columns), tuple(names), np.array(deviations))
+
+
+def virtual_queue(cells: Cells, capacity: float) -> FloatArray:
+    """Log of the seconds of work that would wait if ``capacity`` calls a second could be served; shape
+    (N,)."""
+    offered = np.where(np.isfinite(cells.arrivals), cells.arrivals, capacity)
+    # The reflected random walk in closed form: the sum less its lowest value so far.
+    walk = np.cumsum((offered / capacity - 1.0) * cells.seconds)
+    waiting = walk - np.minimum(np.minimum.accumulate(walk), 0.0)
+    result: FloatArray = np.log1p(waiting / 30.0)
+    return result
 
 
 def _usual(values: FloatArray) -> float:

@@ -1,29 +1,78 @@
 """``explain``: from a panel and a list of changes to a verdict per change.
 
-The steps, one module each: ``cells`` evens the data out; ``design`` says what else moves latency; ``measure``
-estimates each change's step beside the others and beside load, through ``gls`` (autocorrelated noise) and
-``pooling`` (one effect on P99 from several quantiles); ``placebo`` asks how large an effect the same
-measurement finds where nothing was changed; ``verdicts`` decides; ``summary`` adds up.
+The steps, one module each: ``windows`` cuts long data, ``cells`` evens it out; ``design`` says what load
+does; ``fitting`` measures a step at any moment on every channel, under the noise of ``noise``, in the tables
+of ``steps``; ``shifts`` says what moved elsewhere; ``pooling`` weighs what one effect on P99 would make of
+all channels (``beliefs``: what a parameter's name says of it); ``credit`` finds steps and says whose they
+are; ``placebo`` asks how strong a claim the same search finds where nothing was changed; ``confounders`` and
+``verdicts`` say it in words; ``summary`` adds up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from otelkit.causal import beliefs, confounders, credit, fitting, placebo, pooling, shifts, summary, verdicts
 from otelkit.causal import cells as cell_module
-from otelkit.causal import measure, placebo, summary, verdicts
 from otelkit.causal.cells import Cells
-from otelkit.causal.explanation import Explanation
+from otelkit.causal.confounders import Confounder
+from otelkit.causal.credit import Claim, Group
+from otelkit.causal.evidence import Witness
+from otelkit.causal.explanation import Explanation, Finding, Interval, Verdict
+from otelkit.causal.placebo import Null
+from otelkit.causal.verdicts import Estimate
+from otelkit.causal.windows import Window, windows
 from otelkit.errors import DataError
 from otelkit.model import ParameterChange
-from otelkit.query.panel import Panel
+from otelkit.query.panel import FloatArray, Panel
 
 MARGIN: Final = 0.10
 """Changes of P99 smaller than this share count as no effect."""
 FEWEST_CELLS: Final = 12
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A window made ready to be asked about steps."""
+
+    cells: Cells
+    witness: Witness
+    elsewhere: tuple[str, ...]
+    """A sentence for each of the witness's shifts."""
+    groups: tuple[Group, ...]
+    delay: float
+    """Seconds from a call's beginning to its being seen, usually."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One group of changes with all that was found of it."""
+
+    cells: Cells
+    group: Group
+    claim: Claim
+    effect: Estimate
+    channel_effects: FloatArray
+    channel_noise: FloatArray
+    model: pooling.Model
+    pearson_r: float | None
+    beside: tuple[Confounder, ...]
+    rivals: tuple[Group, ...]
+    """All groups of its window, in order."""
+    null: Null
+
+    @property
+    def p_value(self) -> float:
+        return self.null.p_value(self.claim.log_bayes)
+
+    @property
+    def onset(self) -> float:
+        """Unix seconds at which the effect is first seen."""
+        return float(self.cells.times[0]) + (self.claim.onset - 1) * self.cells.seconds
 
 
 def explain(
@@ -35,8 +84,39 @@ def explain(
         panel: series of the service and, where there are any, of others.
         service: the service to explain; must be in the panel.
         changes: changes of any service, in any order; those of other services are not judged.
-        seed: makes every random choice repeatable.
+        seed: kept for methods that draw at random; this one does not.
         margin: an effect whose 95 % interval lies within plus or minus this share of P99 is "no effect".
+
+    Raises:
+        DataError: the service is not in the panel.
+    """
+    del seed
+    own = check(panel, service, changes)
+    judged: list[Judged] = []
+    findings: dict[int, Finding] = {}
+    for window in windows(panel, service, own):
+        prepared = prepare(window, service)
+        if isinstance(prepared, str):
+            for change in window.changes:
+                findings[id(change)] = Finding(change, Verdict.CANNOT_SEPARATE, prepared)
+            continue
+        judged += judge_window(prepared)
+        for change in window.changes:
+            if not summary.inside(change, prepared.cells):
+                findings[id(change)] = summary.outside(change, prepared.cells)
+    q_values = verdicts.false_discovery_rates([one.p_value for one in judged])
+    for one, q in zip(judged, q_values, strict=True):
+        calls = summary.calls_around(one.cells, one.group.place, credit.AROUND_SECONDS)
+        verdict, reason = verdicts.decide(
+            one.rivals, one.group, one.claim, one.effect, q, one.beside, calls, margin
+        )
+        for change in one.group.changes:
+            findings[id(change)] = _finding(change, one, verdict, reason, q)
+    return summary.explanation(panel, service, [findings[id(change)] for change in own], judged)
+
+
+def check(panel: Panel, service: str, changes: Sequence[ParameterChange]) -> list[ParameterChange]:
+    """The service's changes in order of time, each once.
 
     Raises:
         DataError: the service is not in the panel.
@@ -46,35 +126,147 @@ def explain(
         raise DataError(
             f"service {service!r} is not among the series read ({known})", hint="Check the service's name."
         )
-    own = unique(change for change in changes if change.service == service)
-    cells = cell_module.build(panel, panel.services[service])
-    warnings = summary.data_warnings(cells, own)
-    known_cells = np.isfinite(cells.channels).all(axis=1)
-    if known_cells.sum() < FEWEST_CELLS:
-        why = "There is too little data to compare before with after: read a longer span."
-        return summary.nothing_known(panel, service, own, warnings, why)
-    if np.std(cells.channels[known_cells], axis=0).max() < 1e-9:
-        why = "The latency series is constant: it looks cut off or stale, nothing can be learnt from it."
-        return summary.nothing_known(panel, service, own, warnings, why)
-    delay = summary.typical_latency(cells)
-    groups = measure.grouped([c for c in own if _inside(c, cells)], cells, delay)
-    fitted, measured = measure.measure(cells, groups)
-    null = placebo.null_effects(cells, fitted, [g.begins for g in groups])
-    levels = [
-        summary.p99_between(cells, *summary.in_force(groups, number, cells, measure.HORIZON))
-        for number in range(len(groups))
-    ]
-    findings = verdicts.judge(cells, own, groups, measured, null, levels, delay=delay, margin=margin)
-    return summary.explanation(panel, service, cells, findings, groups, measured, warnings)
+    return unique(change for change in changes if change.service == service)
 
 
 def unique(changes: Iterable[ParameterChange]) -> list[ParameterChange]:
     """In order of time, each change once."""
-    seen: dict[tuple[str, str, str], ParameterChange] = {}
-    for change in sorted(changes, key=lambda c: c.first_seen):
-        seen.setdefault((change.id, change.scope, change.parameter), change)
+    seen: dict[tuple[str, float], ParameterChange] = {}
+    for change in sorted(changes, key=lambda c: (c.first_seen, c.parameter)):
+        seen.setdefault((change.id, change.first_seen), change)
     return list(seen.values())
 
 
-def _inside(change: ParameterChange, cells: Cells) -> bool:
-    return bool(cells.times[0] < change.first_seen < cells.times[-1] - cells.seconds)
+def prepare(window: Window, service: str) -> Prepared | str:
+    """Fit a window; a sentence where it can't be judged at all."""
+    panel = window.panel
+    cells = cell_module.build(panel, panel.services[service], steps=window.steps)
+    target = cells.channels[list(cells.levels)[-1]]
+    known = np.isfinite(target)
+    if known.sum() < FEWEST_CELLS:
+        return "There is too little data to compare before with after: read a longer span."
+    if np.ptp(target[known]) < 1e-9:
+        return "The latency series is constant: it looks cut off or stale, nothing can be learnt from it."
+    delay = summary.typical_delay(cells, panel.services[service])
+    groups = grouped([c for c in window.changes if summary.inside(c, cells)], cells, delay)
+    fitted = fitting.fit(cells, [g.place for g in groups])
+    if fitted is None:
+        return "Too little of the series is known to fit it: read a longer span."
+    witness, elsewhere = with_shifts(Witness(fitted), panel, service)
+    guard = min(credit.LATEST_SECONDS / cells.seconds + 2, len(cells.times) / 12)
+    quiet = placebo.quiet(witness, [g.place for g in groups], guard)
+    return Prepared(cells, placebo.calibrated(witness, quiet), tuple(elsewhere), tuple(groups), delay)
+
+
+def with_shifts(witness: Witness, panel: Panel, service: str) -> tuple[Witness, list[str]]:
+    """Add what moved elsewhere, with a sentence for each."""
+    cells, model = witness.fitted.cells, witness.fitted.model
+    steps = round(cells.seconds / panel.step_seconds)
+    called = set(panel.dependencies.get(service, ()))
+    callers = {name for name, below in panel.dependencies.items() if service in below}
+    others = {
+        name: cell_module.build(panel, series, steps=steps)
+        for name, series in panel.services.items()
+        if name != service
+    }
+    found, sentences = [], []
+    controls = [others[name] for name in sorted(others) if name not in called and name not in callers]
+    fleet = shifts.fleet(controls, model.channels, witness.fitted.width, len(cells.times))
+    if fleet is not None:
+        found.append(fleet)
+        sentences.append("the other services moved at the same moment")
+    below = [others[name] for name in sorted(called) if name in others]
+    shift = shifts.dependency(cells, below, model.channels, cells.levels, witness.fitted.width)
+    if shift is not None:
+        found.append(shift)
+        sentences.append(f"a service that it calls ({', '.join(sorted(called))}) moved at the same moment")
+    return Witness(witness.fitted, tuple(found)), sentences
+
+
+def grouped(changes: Sequence[ParameterChange], cells: Cells, delay: float) -> list[Group]:
+    """Changes by moment; those that one cell can't tell apart share a group.
+
+    ``delay`` is the time, in seconds, from a call's beginning to its being seen.
+    """
+    groups: list[list[ParameterChange]] = []
+    for change in changes:
+        if groups and change.first_seen - groups[-1][0].first_seen < min(cells.seconds / 2, 10.0):
+            groups[-1].append(change)
+        else:
+            groups.append([change])
+    start = float(cells.times[0]) - cells.seconds
+    return [
+        Group(
+            changes=tuple(g),
+            place=(g[0].first_seen + delay - start) / cells.seconds,
+            rollout=max(0.0, *(c.last_seen - c.first_seen for c in g)) / cells.seconds,
+            delay=delay / cells.seconds,
+            paths=beliefs.favoured(g),
+        )
+        for g in groups
+    ]
+
+
+def judge_window(prepared: Prepared) -> list[Judged]:
+    """All that is found of each group of a window."""
+    witness, groups, cells = prepared.witness, prepared.groups, prepared.cells
+    steps = credit.find_steps(witness, groups)
+    knowing = witness.knowing([s.place for s in steps])
+    guard = min(credit.LATEST_SECONDS / cells.seconds + 2, len(cells.times) / 12)
+    quiet = placebo.quiet(witness, [*(g.place for g in groups), *(s.place for s in steps)], guard)
+    null = placebo.null(knowing, quiet, prepared.delay / cells.seconds)
+    owners = {step.owner for step in steps}
+    result = []
+    for number, group in enumerate(groups):
+        others = knowing
+        if number in owners:
+            others = witness.knowing([s.place for s in steps if s.owner != number])
+        claim = credit.claim(others, groups, number, steps)
+        onset = np.array([claim.onset])
+        effects, noise = others.effects(onset)
+        evidence = others.weigh(onset, group.paths)
+        beside = confounders.around(witness, groups, number, claim, steps, prepared.elsewhere)
+        result.append(
+            Judged(
+                cells=cells,
+                group=group,
+                claim=claim,
+                effect=verdicts.estimate(
+                    claim.probability, evidence.posterior[0], evidence.means[0], evidence.deviations[0]
+                ),
+                channel_effects=effects[0],
+                channel_noise=noise[0],
+                model=witness.fitted.model,
+                pearson_r=summary.pearson(witness.fitted, group.place),
+                beside=tuple(beside),
+                rivals=groups,
+                null=null,
+            )
+        )
+    return result
+
+
+def _finding(change: ParameterChange, one: Judged, verdict: Verdict, reason: str, q: float) -> Finding:
+    log_effect = (one.effect.mean, one.effect.quantile(0.025), one.effect.quantile(0.975))
+    ratio = Interval(*(float(np.expm1(v)) for v in log_effect))
+    level = summary.p99_after(one.cells, one.group.place, fitting.WIDTH_SECONDS)
+    seconds = None
+    placebos: FloatArray | None = None
+    if np.isfinite(level):
+        without = level / np.exp(one.effect.mean)
+        seconds = Interval(*(float(without * r) for r in (ratio.value, ratio.low, ratio.high)))
+        placebos = np.asarray(without * np.expm1(one.null.effects))
+    causal = verdict is Verdict.CAUSAL
+    return Finding(
+        change=change,
+        verdict=verdict,
+        reason=reason,
+        effect=seconds,
+        effect_ratio=ratio,
+        lag_seconds=max(0.0, (one.claim.onset - one.group.place) * one.cells.seconds) if causal else None,
+        pearson_r=one.pearson_r,
+        p_value=one.p_value,
+        q_value=q,
+        mechanism=summary.mechanism(one.model, one.channel_effects, one.channel_noise) if causal else {},
+        placebo_effects=placebos,
+    )

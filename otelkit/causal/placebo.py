@@ -1,57 +1,91 @@
-"""How large an effect the same measurement finds at moments where nothing was changed.
+"""How strong a claim the same search finds at moments where nothing was changed.
 
-The accepted picture (load, all changes' steps) is taken off first; then one more step is tried at every quiet
-moment. A noise model that is wrong shows here, and widens intervals and p-values.
+Every accepted step is taken off first (an earlier real effect would inflate placebos), then every quiet cell
+is treated as if a change had been made there: the same lags, the same hypotheses. A noise model that is wrong
+shows here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
-from otelkit.causal import design, gls, pooling
-from otelkit.causal.cells import Cells
-from otelkit.query.panel import FloatArray
+from otelkit.causal import credit
+from otelkit.causal.evidence import Witness
+from otelkit.query.panel import BoolArray, FloatArray
+
+UPPER: Final = 0.2
+"""Share of placebo scores above which their tail is taken for exponential."""
+TAIL: Final = 0.8
+TAIL_WEIGHT: Final = 6.0
+"""Mean excess that log Bayes factors show when the noise model holds, and how many placebos' worth that
+belief has."""
+LEAST_P: Final = 1e-4
+"""Smaller p-values than this nobody can vouch for from a few hours of placebos."""
+BELIEVED: Final = 12.0
+"""Placebos' worth of the belief that the noise model's scale is right."""
 
 
 @dataclass(frozen=True)
 class Null:
-    """Effects on log P99 found where nothing was changed."""
+    """Scores and effects found where nothing was changed."""
 
+    scores: FloatArray
     effects: FloatArray
-    z: FloatArray
-    scale: float
-    """How many times the noise model's own deviation the placebo effects really spread."""
-    degrees: float
-    """Degrees of freedom of the t distribution that stands for their tails."""
+    """Log P99."""
+    threshold: float
+    excess: float
 
-    def p_value(self, z: float) -> float:
-        """Chance of a placebo effect at least as far from zero as ``z``."""
-        return float(2 * stats.t.sf(abs(z) / self.scale, self.degrees))
+    def p_value(self, score: float) -> float:
+        """Chance of a placebo score at least as high."""
+        if score > self.threshold or not len(self.scores):
+            return float(max(UPPER * np.exp(-max(score - self.threshold, 0.0) / self.excess), LEAST_P))
+        return float((1 + (self.scores >= score).sum()) / (1 + len(self.scores)))
 
 
-def null_effects(cells: Cells, fitted: gls.Fit, moments: Sequence[float], guard: float = 20.0) -> Null:
-    """Try a step at every moment further than ``guard`` seconds from those in ``moments`` and from the
-    ends."""
-    guard = max(guard, 2 * cells.seconds)
-    quiet = np.ones(len(cells.times), dtype=bool)
-    for moment in [*moments, cells.times[0], cells.times[-1]]:
-        quiet &= np.abs(cells.times - moment) > guard
-    candidates = cells.times[quiet]
-    if not len(candidates):
-        return Null(np.empty(0), np.empty(0), 1.3, 4.0)
-    steps = np.column_stack([design.step(cells, at, at) for at in candidates])
-    effects, variance = gls.scan(fitted, steps)
-    found = pooling.tail_effects(effects, variance, fitted.covariance, cells.levels)
-    z = found.z[np.isfinite(variance)]
-    # Neighbouring placebos nearly repeat each other; shrink their spread towards the noise model's by how
-    # many are distinct.
-    distinct = max(len(z) * cells.seconds / 60.0, 1.0)
-    spread = float(np.mean(z**2)) if len(z) else 1.0
-    scale = np.sqrt((spread * distinct + 4.0 * 1.2) / (distinct + 4.0))
-    return Null(
-        found.value[np.isfinite(variance)], z, max(float(scale), 1.0), max(4.0, min(fitted.degrees / 4, 60.0))
-    )
+def quiet(witness: Witness, places: Sequence[float], guard: float) -> BoolArray:
+    """Cells further than ``guard`` cells from all of ``places`` and not at the ends, shape (N,)."""
+    n = len(witness.fitted.cells.times)
+    at = np.arange(n)
+    margin = max(2, min(n // 12, witness.fitted.width // 2))
+    result = (at >= margin) & (at < n - margin)
+    for place in places:
+        result &= np.abs(at - place) > guard
+    return np.asarray(result)
+
+
+def calibrated(witness: Witness, cells: BoolArray) -> Witness:
+    """With the noise scaled to how far effects at quiet moments really spread."""
+    onsets = np.flatnonzero(cells).astype(float)
+    if not len(onsets):
+        return witness
+    effects, noise = witness.effects(onsets)
+    deviations = np.sqrt(np.einsum("skk->sk", noise))
+    squares = np.minimum((effects / deviations) ** 2, 12.0).mean()
+    distinct = max(1.0, len(onsets) / max(witness.fitted.width / 2, 1))
+    scale = np.sqrt((squares * distinct + BELIEVED) / (distinct + BELIEVED))
+    return replace(witness, fitted=replace(witness.fitted, scale=witness.fitted.scale * float(scale)))
+
+
+def null(witness: Witness, cells: BoolArray, delay: float) -> Null:
+    """Scores of the same search at all quiet cells; ``witness`` knows of every accepted step; ``delay`` as in
+    ``credit.lags``."""
+    at = witness.fitted.cells
+    onsets = np.flatnonzero(cells)
+    if not len(onsets):
+        return Null(np.empty(0), np.empty(0), 0.0, TAIL)
+    halves = witness.weigh(np.arange(0, len(at.times), 0.5))
+    spread = credit.lags(at.seconds, delay, 0.0, len(at.times))
+    places = np.round(2 * (onsets[:, None] + spread.cells[None])).astype(int)
+    looked_at = halves.log_bayes[np.clip(places, 0, len(halves.log_bayes) - 1)]
+    scores = special.logsumexp(spread.log_prior[None] + looked_at, axis=1)
+    threshold = float(np.quantile(scores, 1 - UPPER))
+    above = scores[scores > threshold] - threshold
+    distinct = max(1.0, len(above) / max(witness.fitted.width / 4, 1))
+    mean = float(above.mean()) if len(above) else TAIL
+    excess = (mean * distinct + TAIL * TAIL_WEIGHT) / (distinct + TAIL_WEIGHT)
+    return Null(scores, halves.value[2 * onsets], threshold, excess)

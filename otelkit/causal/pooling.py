@@ -1,71 +1,204 @@
-"""One effect on P99 from the effects on several quantiles.
+"""One effect on P99 from the effects on all channels, and what it is made of.
 
-P99 of a few minutes rests on a handful of calls; the median rests on all of them. Most changes move the whole
-distribution, some only its tail. Saying so as a prior lets the calm quantiles speak for the noisy one, and
-pulls an effect that noise alone could have made towards zero (no winner's curse).
+P99 of ten minutes rests on a handful of calls; the median, or the mean time per token, rests on all of them.
+A change acts through one or two paths, and each path moves the channels together in a known proportion. So
+there are a few hypotheses: no effect, an effect through one path, an effect through one path and the queue it
+makes. Each has a Gaussian prior; their mixture lets the calm channels speak for the noisy one, pulls an
+effect that noise alone could have made towards zero (no winner's curse), and says what the effect is made of.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from scipy import special
 
 from otelkit.query.panel import FloatArray
 
-SHIFT: Final = 0.5
-"""Deviation of log-latency effects that all quantiles share."""
-TAIL: Final = 0.3
-"""Deviation of effects that grow towards the tail."""
-OWN: Final = 0.05
-"""Deviation of what remains for each quantile alone."""
+DEVIATIONS: Final[Mapping[str, float]] = {
+    "output_length": 0.3,
+    "time_per_token": 0.3,
+    "first_token": 0.5,
+    "queueing": 0.3,
+    "tail": 0.3,
+    "far_tail": 0.3,
+}
+"""Paths, and the size (log latency) that an effect through each is believed to have. ``queueing`` is time
+outside the token steps that reaches every call; ``tail`` and ``far_tail`` reach only some calls."""
+OWN: Final = 0.02
+"""What each channel may do beside."""
+PLAIN: Final = 12.0
+"""Log Bayes factor up to which evidence is taken at its word."""
+INEXACT: Final = 0.12
+"""Share by which a path's proportions may be wrong."""
+COARSE: Final = 0.4
+"""The same for a quantile inside a bucket whose bounds differ by a factor of two: where in it calls lie is
+not known."""
 
 
 @dataclass(frozen=True)
-class TailEffects:
-    """Effects on log P99 of S candidate steps."""
+class Model:
+    """How paths move channels, and which paths go together."""
 
-    value: FloatArray
-    """Shape (S,)."""
-    deviation: FloatArray
-    """Posterior standard deviation, shape (S,)."""
-    z: FloatArray
-    """The value over its deviation were there no effect; unit normal then, if the noise model holds. Shape
-    (S,)."""
+    channels: tuple[str, ...]
+    paths: tuple[str, ...]
+    loadings: FloatArray
+    """Shape (K, F)."""
+    hypotheses: FloatArray
+    """Deviation of each path's effect under each hypothesis, shape (H, F); the first is "no effect", all
+    zero."""
+    weights: FloatArray
+    """Prior probability of each hypothesis given that there is an effect, shape (H,); zero for the first."""
+    inexact: FloatArray
+    """Share by which each channel may fail to follow its paths, shape (K,)."""
+    target: int
+    """Which channel is explained."""
+
+    def target_priors(self) -> tuple[FloatArray, FloatArray]:
+        """The true effect on P99 under each hypothesis: covariance with the channels (H, K), variance
+        (H,)."""
+        scaled = self.loadings[None] * self.hypotheses[:, None, :]
+        shared = np.einsum("hkf,hf->hk", scaled, scaled[:, self.target])
+        size = shared[:, self.target]
+        own = OWN**2 * np.any(self.hypotheses != 0, axis=1) + INEXACT**2 * size
+        shared[:, self.target] += own
+        return shared, size + own
+
+    def priors(self) -> FloatArray:
+        """Prior covariance of the channels' effects under each hypothesis, shape (H, K, K)."""
+        scaled = self.loadings[None] * self.hypotheses[:, None, :]
+        covariance = scaled @ scaled.transpose(0, 2, 1)
+        size = np.einsum("hkk->hk", covariance)
+        own = OWN**2 * (np.any(self.hypotheses != 0, axis=1))[:, None] + self.inexact**2 * size + 1e-8
+        result: FloatArray = covariance + own[:, :, None] * np.eye(len(self.channels))[None]
+        return result
 
 
-def prior(levels: tuple[float, ...]) -> FloatArray:
-    """Prior covariance of a change's effects on the log quantiles at ``levels``; shape (K, K)."""
-    share = np.array(levels)
-    steep = np.clip(np.log(0.5 / (1 - share)) / np.log(0.5 / 0.01), 0.0, 1.5)
-    matrix: FloatArray = SHIFT**2 + TAIL**2 * np.outer(steep, steep) + OWN**2 * np.eye(len(share))
-    return matrix
+@dataclass(frozen=True)
+class Evidence:
+    """What S candidate steps did to log P99."""
+
+    log_bayes: FloatArray
+    """Log Bayes factor of any effect against none, shape (S,)."""
+    posterior: FloatArray
+    """Probability of each hypothesis given an effect, shape (S, H)."""
+    means: FloatArray
+    """Effect on log P99 under each hypothesis, shape (S, H)."""
+    deviations: FloatArray
+    """Its posterior standard deviation, shape (S, H)."""
+
+    @property
+    def value(self) -> FloatArray:
+        """Mean effect given that there is one, shape (S,)."""
+        mean: FloatArray = (self.posterior * self.means).sum(axis=1)
+        return mean
 
 
-def tail_effects(
-    effects: FloatArray, variance: FloatArray, covariance: FloatArray, levels: tuple[float, ...]
-) -> TailEffects:
-    """Combine the quantiles' effects into one on the last level.
+def model(
+    levels: Mapping[str, float], components: Sequence[str], first_share: float, widths: Mapping[str, float]
+) -> Model:
+    """The factor model for the channels at hand.
 
     Args:
-        effects: shape (S, K).
-        variance: shape (S,), for noise of unit variance; infinite where nothing is known.
-        covariance: noise covariance between channels, shape (K, K).
-        levels: K quantile levels, ascending.
+        levels: quantile channels with their levels, ascending.
+        components: which of the component channels are there.
+        first_share: share of a usual call's latency that passes before its first token.
+        widths: for each quantile channel, upper over lower bound of the bucket it usually lies in; 1 where
+            exact.
     """
-    before = prior(levels)
-    known = np.isfinite(variance)
-    noise = np.where(known, variance, 1.0)[:, None, None] * covariance[None]
-    weights = np.linalg.solve(
-        before[None] + noise, np.broadcast_to(before[:, -1], (len(variance), len(levels)))[..., None]
+    channels = (*levels, *components)
+    rest = 1.0 - first_share
+    steep = {name: min(max(np.log(0.5 / (1 - q)) / np.log(50.0), 0.0), 1.3) for name, q in levels.items()}
+    columns: dict[str, list[float]] = {}
+    for path, component, share in (
+        ("output_length", "output_tokens", rest),
+        ("time_per_token", "time_per_output_chunk", rest),
+        ("first_token", "time_to_first_chunk", first_share),
+    ):
+        if component in components:
+            columns[path] = [share if c in levels else float(c == component) for c in channels]
+    columns["queueing"] = [1.0 if c in levels else float(c == "time_to_first_chunk") for c in channels]
+    columns["tail"] = [steep.get(c, 0.0) for c in channels]
+    columns["far_tail"] = [float(steep.get(c, 0.0) >= 1.0) for c in channels]
+    paths = tuple(columns)
+    alone = [(path,) for path in paths]
+    with_queue = [(path, "queueing") for path in paths if path != "queueing"]
+    every = [(), *alone, *with_queue]
+    hypotheses = np.array([[DEVIATIONS[path] if path in one else 0.0 for path in paths] for one in every])
+    weights = np.array([0.0, *(1.0 for _ in alone), *(0.5 for _ in with_queue)])
+    coarse = np.array([COARSE * np.log2(max(widths.get(c, 1.0), 1.0)) for c in channels])
+    return Model(
+        channels=channels,
+        paths=paths,
+        loadings=np.array(list(columns.values())).T,
+        hypotheses=hypotheses,
+        weights=weights / weights.sum(),
+        inexact=np.hypot(INEXACT, np.minimum(coarse, 0.8)),
+        target=len(levels) - 1,
     )
-    weights = weights[..., 0]
-    value = (weights * effects).sum(axis=1)
-    null = np.sqrt(np.maximum(np.einsum("sk,skl,sl->s", weights, noise, weights), 1e-18))
-    posterior = np.sqrt(np.maximum(before[-1, -1] - weights @ before[:, -1], 1e-12))
-    return TailEffects(
-        value=np.where(known, value, 0.0),
-        deviation=np.where(known, posterior, np.sqrt(before[-1, -1])),
-        z=np.where(known, value / null, 0.0),
+
+
+def weigh(shape: Model, effects: FloatArray, noise: FloatArray) -> Evidence:
+    """Weigh the hypotheses for each candidate step.
+
+    Args:
+        shape: the factor model.
+        effects: on each channel, shape (S, K).
+        noise: their covariance were there no effect, shape (S, K, K).
+    """
+    priors = shape.priors()
+    total = priors[None] + noise[:, None]
+    shared, size = shape.target_priors()
+    target = np.broadcast_to(shared[None], total.shape[:3])
+    right = np.stack([np.broadcast_to(effects[:, None], total.shape[:3]), target], axis=-1)
+    solved = np.linalg.solve(total, right)
+    squares = np.einsum("sk,shk->sh", effects, solved[..., 0])
+    _, log_determinant = np.linalg.slogdet(total)
+    likelihood = -0.5 * (squares + log_determinant)
+    with np.errstate(divide="ignore"):
+        weighted = likelihood[:, 1:] + np.log(shape.weights[1:])[None]
+    log_bayes = sober(special.logsumexp(weighted, axis=1) - likelihood[:, 0])
+    posterior = np.zeros(likelihood.shape)
+    posterior[:, 1:] = special.softmax(weighted, axis=1)
+    means = np.einsum("shk,sk->sh", solved[..., 1], effects)
+    variance = size[None] - np.einsum("shk,shk->sh", solved[..., 1], target)
+    return Evidence(log_bayes, posterior, means, np.sqrt(np.maximum(variance, 1e-10)))
+
+
+def sober(log_bayes: FloatArray) -> FloatArray:
+    """Evidence that grows only with its logarithm beyond ``PLAIN``.
+
+    The model is not exact (a step is never that sharp), so a step half a cell from a strong one's best place
+    must not lose by hundreds of units; it should lose in proportion.
+    """
+    result: FloatArray = np.where(
+        log_bayes > PLAIN, PLAIN * (1 + np.log(np.maximum(log_bayes, PLAIN) / PLAIN)), log_bayes
     )
+    return result
+
+
+def mechanism(shape: Model, effect: FloatArray, noise: FloatArray) -> dict[str, tuple[float, float]]:
+    """Effect on log P99 through each path, with its posterior standard deviation, over all hypotheses.
+
+    Args:
+        shape: the factor model.
+        effect: of one change on each channel, shape (K,).
+        noise: its covariance, shape (K, K).
+    """
+    posterior = weigh(shape, effect[None], noise[None]).posterior[0]
+    total = shape.priors() + noise[None]
+    first = np.zeros(len(shape.paths))
+    second = np.zeros(len(shape.paths))
+    for weight, deviations, covariance in zip(posterior, shape.hypotheses, total, strict=True):
+        scaled = shape.loadings * deviations
+        gain = np.linalg.solve(covariance, scaled).T
+        onto = scaled[shape.target]
+        mean = gain @ effect * onto
+        spread = np.diag(np.eye(len(onto)) - gain @ scaled) * onto**2
+        first += weight * mean
+        second += weight * (np.maximum(spread, 0.0) + mean**2)
+    deviations = np.sqrt(np.maximum(second - first**2, 0.0))
+    return {path: (float(first[f]), float(deviations[f])) for f, path in enumerate(shape.paths)}

@@ -3,68 +3,131 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from otelkit.causal import cells as cell_module
-from otelkit.causal import histogram
+from otelkit.causal import histogram, pooling
 from otelkit.causal.cells import Cells
-from otelkit.causal.design import step
-from otelkit.causal.explanation import Explanation, Finding, Verdict
-from otelkit.causal.measure import Group, Measured
+from otelkit.causal.explanation import Explanation, Finding, Interval, Verdict
+from otelkit.causal.fitting import Fitted
 from otelkit.model import ParameterChange
-from otelkit.query.panel import FloatArray, Panel
+from otelkit.query.panel import FloatArray, Panel, ServiceSeries
 
-METHOD = (
-    "Joint generalised least squares of log latency quantiles on offered load and on a step per change, "
-    "under autocorrelated noise; p-values from placebo dates; Benjamini-Hochberg over changes."
+if TYPE_CHECKING:
+    from otelkit.causal.engine import Judged
+
+METHOD: Final = (
+    "Steps of log latency quantiles, time per token, output length and time to first token, beside offered load, prompt length, "
+    "the fleet and services called, under autocorrelated noise; Bayesian weighing of paths; credit by onset; p-values from "
+    "placebo dates; Benjamini-Hochberg over changes."
 )
+NAMES: Final = {
+    "output_length": "output_length",
+    "time_per_token": "time_per_token",
+    "first_token": "first_token",
+    "queueing": "queueing",
+    "tail": "other",
+    "far_tail": "other",
+}
 
 
-def typical_latency(cells: Cells) -> float:
-    """Median latency in seconds, over all cells; calls are seen that much after they began."""
-    if 0.5 not in cells.levels:
-        return 0.0
-    median = cells.channels[:, cells.levels.index(0.5)]
-    return float(np.exp(np.nanmedian(median))) if np.isfinite(median).any() else 0.0
+def typical_delay(cells: Cells, series: ServiceSeries) -> float:
+    """Seconds from a call's beginning to the middle of what shows it: calls are seen when they end."""
+    median = cells.channels.get("p50")
+    latency = 0.0
+    if median is not None and np.isfinite(median).any():
+        latency = float(np.exp(np.nanmedian(median)))
+    window = series.window_seconds / 2 if cells.counts is None else 0.0
+    return latency + window
+
+
+def inside(change: ParameterChange, cells: Cells) -> bool:
+    """Whether there is data on both sides of a change."""
+    return bool(cells.times[0] < change.first_seen < cells.times[-1] - cells.seconds)
+
+
+def outside(change: ParameterChange, cells: Cells) -> Finding:
+    """The finding for a change without data on both sides."""
+    side = "before the data begins" if change.first_seen <= cells.times[0] else "at or after the data's end"
+    return Finding(
+        change,
+        Verdict.CANNOT_SEPARATE,
+        f"The change lies {side}: read a span that has data on both sides of it.",
+    )
+
+
+def calls_around(cells: Cells, place: float, seconds: float) -> tuple[float, float]:
+    """Calls that ended within ``seconds`` before and after a place on the grid; infinite where counts are
+    unknown."""
+    if cells.counts is None:
+        return float("inf"), float("inf")
+    at = np.arange(len(cells.times))
+    near = seconds / cells.seconds
+    before = (at < place) & (at >= place - near)
+    after = (at >= place) & (at < place + near)
+    return float(np.nansum(cells.calls[before])), float(np.nansum(cells.calls[after]))
 
 
 def p99_between(cells: Cells, since: float, until: float) -> float:
-    """P99 in seconds of the calls that ended in (since, until]; NaN where nothing is known."""
-    inside = (cells.times > since) & (cells.times <= until)
+    """P99 in seconds of the calls that ended in (since, until] Unix seconds; NaN where nothing is known."""
+    within = (cells.times > since) & (cells.times <= until)
     if cells.counts is not None and cells.bounds is not None:
-        known = cells.counts[inside & np.isfinite(cells.counts).all(axis=1)]
+        known = cells.counts[within & np.isfinite(cells.counts).all(axis=1)]
         return float(histogram.quantiles(cells.bounds, known.sum(axis=0, keepdims=True), (0.99,))[0, 0])
-    values = cells.channels[inside, -1]
+    values = cells.channels[list(cells.levels)[-1]][within]
     return float(np.exp(np.nanmean(values))) if np.isfinite(values).any() else float("nan")
 
 
-def in_force(groups: Sequence[Group], number: int, cells: Cells, horizon: float) -> tuple[float, float]:
-    """Span (Unix seconds) over which a group's new values were in force, up to ``horizon`` seconds and to the
-    next group."""
-    begins = groups[number].begins
-    ahead = [g.begins for g in groups if g.begins > begins]
-    return begins, min([begins + horizon, float(cells.times[-1]), *ahead])
+def p99_after(cells: Cells, place: float, seconds: float) -> float:
+    """P99 over the ``seconds`` after a place on the grid."""
+    since = float(cells.times[0]) + (place - 1) * cells.seconds
+    return p99_between(cells, since, since + seconds)
 
 
-def data_warnings(cells: Cells, own: Sequence[ParameterChange]) -> list[str]:
+def pearson(fitted: Fitted, place: float) -> float | None:
+    """Correlation of a step with the load-adjusted P99 of the minutes around it. Shown, never deciding."""
+    adjusted = fitted.tables[fitted.model.target].adjusted
+    at = np.arange(len(adjusted))
+    use = (np.abs(at - place) <= fitted.width) & np.isfinite(adjusted)
+    step = (at[use] >= place).astype(float)
+    if use.sum() < 4 or step.std() < 1e-9 or adjusted[use].std() < 1e-12:
+        return None
+    return float(np.corrcoef(step, adjusted[use])[0, 1])
+
+
+def mechanism(model: pooling.Model, effects: FloatArray, noise: FloatArray) -> dict[str, Interval]:
+    """Shares of the effect by path, with 95 % intervals."""
+    paths = pooling.mechanism(model, effects, noise)
+    total = sum(mean for mean, _ in paths.values())
+    if abs(total) < 1e-6:
+        return {}
+    gathered: dict[str, tuple[float, float]] = {}
+    for path, (mean, deviation) in paths.items():
+        name = NAMES[path]
+        old = gathered.get(name, (0.0, 0.0))
+        gathered[name] = (old[0] + mean / total, float(np.hypot(old[1], deviation / abs(total))))
+    return {name: Interval(m, m - 1.96 * d, m + 1.96 * d) for name, (m, d) in gathered.items()}
+
+
+def data_warnings(cells: Cells) -> list[str]:
     """What a reader must know of the data before trusting a verdict."""
     warnings = []
+    target = cells.channels[list(cells.levels)[-1]]
     if cells.counts is None:
         warnings.append(
             "No bucket counts: quantile series alone say less, and a range window blurs the onset."
         )
-    missing = float(np.mean(~np.isfinite(cells.channels).all(axis=1))) if len(cells.times) else 1.0
+    missing = float(np.mean(~np.isfinite(target))) if len(target) else 1.0
     if missing > 0.02:
         warnings.append(f"{missing:.0%} of the span has no data; gaps are left out, never taken for zero.")
     if not np.isfinite(cells.arrivals).any():
         warnings.append("Offered load is unknown: a surge of traffic can't be told from an effect.")
     if cells.bounds is not None and cells.counts is not None:
         warnings.extend(_bucket_warnings(cells))
-    elif len(cells.times) and np.nanmedian(np.exp(cells.channels[:, -1])) > 600:
+    elif np.isfinite(target).any() and np.nanmedian(np.exp(target)) > 600:
         warnings.append("P99 lies above 600: is the series in milliseconds? Seconds are expected.")
-    if len({c.id for c in own}) < len(own):
-        warnings.append("Some changes are listed more than once with one id.")
     return warnings
 
 
@@ -90,53 +153,48 @@ def _bucket_warnings(cells: Cells) -> list[str]:
     return warnings
 
 
-def counterfactual(
-    panel: Panel, service: str, cells: Cells, causal: Sequence[tuple[Group, float]]
-) -> FloatArray | None:
-    """P99 (seconds) on the panel's grid without the given effects on log P99."""
+def counterfactual(panel: Panel, service: str, causal: Sequence[Judged]) -> FloatArray | None:
+    """P99 (seconds) on the panel's grid without the given effects."""
     times = np.asarray(panel.times, dtype=float)
-    seen = panel.services[service].quantiles.get(0.99)
+    series = panel.services[service]
+    seen = series.quantiles.get(0.99)
     if seen is None:
-        if cells.counts is None or not len(cells.times):
+        if series.bucket_counts is None:
             return None
+        cells = cell_module.build(panel, series)
         place = np.clip(np.searchsorted(cells.times, times), 0, len(cells.times) - 1)
-        seen = np.exp(cells.channels[place, -1])
-    shift = np.zeros(len(cells.times))
-    for group, effect in causal:
-        shift += effect * step(cells, group.begins, group.settles)
-    known = np.isfinite(times)
-    at = np.interp(np.where(known, times, cells.times[0]), cells.times, shift)
-    result: FloatArray = np.asarray(seen, dtype=float) / np.exp(at)
+        seen = np.exp(cells.channels["p99"][place])
+    shift = np.zeros(len(times))
+    for one in causal:
+        since = np.where(np.isfinite(times), times - one.onset, 0.0)
+        shift += one.effect.mean * np.clip(since / one.cells.seconds, 0.0, 1.0)
+    result: FloatArray = np.asarray(seen, dtype=float) / np.exp(shift)
     return result
 
 
 def explanation(
-    panel: Panel,
-    service: str,
-    cells: Cells,
-    findings: Sequence[Finding],
-    groups: Sequence[Group],
-    measured: Sequence[Measured],
-    warnings: Sequence[str],
+    panel: Panel, service: str, findings: Sequence[Finding], judged: Sequence[Judged]
 ) -> Explanation:
     """Put it all together."""
-    by_change = {id(f.change): f for f in findings}
+    series = panel.services[service]
+    cells = cell_module.build(panel, series)
+    verdict_of = {id(f.change): f.verdict for f in findings}
     causal = [
-        (group, m.effect)
-        for group, m in zip(groups, measured, strict=True)
-        if any(f.verdict is Verdict.CAUSAL for c in group.changes if (f := by_change.get(id(c))))
+        one for one in judged if any(verdict_of.get(id(c)) is Verdict.CAUSAL for c in one.group.changes)
     ]
+    times = np.asarray(panel.times, dtype=float)
+    known = times[np.isfinite(times)]
+    start = float(known.min()) - panel.step_seconds if len(known) else float("nan")
+    end = float(known.max()) if len(known) else float("nan")
     before = after = moved_at = unexplained = None
-    start, end = float(cells.times[0] - cells.seconds), float(cells.times[-1])
     if causal:
-        largest, effect = max(causal, key=lambda pair: abs(pair[1]))
-        moved_at = largest.begins
-        edges = [start, *(g.begins for g in groups), end]
-        since = max(e for e in edges if e < moved_at)
-        until = min([e for e in edges if e > moved_at] or [end])
+        largest = max(causal, key=lambda one: abs(one.effect.mean))
+        moved_at = largest.onset
+        since = max([start, moved_at - 3600.0, *(one.onset for one in causal if one.onset < moved_at)])
+        until = min([end, moved_at + 3600.0, *(one.onset for one in causal if one.onset > moved_at)])
         before, after = p99_between(cells, since, moved_at), p99_between(cells, moved_at, until)
         if np.isfinite(before) and np.isfinite(after):
-            unexplained = after - before - after * (1 - float(np.exp(-effect)))
+            unexplained = after - before - after * (1 - float(np.exp(-largest.effect.mean)))
         else:
             before = after = None
     return Explanation(
@@ -148,24 +206,7 @@ def explanation(
         p99_after=after,
         moved_at=moved_at,
         unexplained_seconds=unexplained,
-        counterfactual=counterfactual(panel, service, cells, causal),
+        counterfactual=counterfactual(panel, service, causal),
         method=METHOD,
-        warnings=tuple(warnings),
-    )
-
-
-def nothing_known(
-    panel: Panel, service: str, own: Sequence[ParameterChange], warnings: Sequence[str], why: str
-) -> Explanation:
-    """The answer where the data can't be judged at all."""
-    grid, _, length = cell_module.regular(panel)
-    start = float(grid[0] - panel.step_seconds) if length else float("nan")
-    findings = tuple(Finding(change, Verdict.CANNOT_SEPARATE, why) for change in own)
-    return Explanation(
-        service=service,
-        start=start,
-        end=float(grid[-1]) if length else float("nan"),
-        findings=findings,
-        method=METHOD,
-        warnings=tuple(warnings),
+        warnings=tuple(data_warnings(cells)),
     )

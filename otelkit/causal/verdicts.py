@@ -1,23 +1,78 @@
-"""From what was measured to what can be said: one verdict and one sentence per change."""
+"""From a claim to what can be said: an interval, a verdict and one sentence."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from scipy import special
 
-from otelkit.causal.cells import Cells
-from otelkit.causal.explanation import Finding, Interval, Verdict
-from otelkit.causal.measure import Group, Measured
-from otelkit.causal.placebo import Null
-from otelkit.model import ParameterChange
+from otelkit.causal.confounders import Confounder, named
+from otelkit.causal.credit import Claim, Group
+from otelkit.causal.explanation import Verdict
 from otelkit.query.panel import FloatArray
 
-FALSE_DISCOVERIES: Final = 0.05
-MIN_CALLS: Final = 20.0
+FALSE_DISCOVERIES: Final = 0.10
+LIKELY: Final = 0.7
+"""Probability of an effect worth the name from which on it is called causal."""
+CERTAIN: Final = 0.9
+"""The same where something else moved P99 at that moment too."""
+WORTH: Final = 0.04
+"""Share of P99 below which an effect is not worth the name."""
+NOTHING: Final = 0.01
+"""Deviation (log P99) of what "no effect" still allows."""
+MIN_CALLS: Final = 15.0
 """Calls needed on each side of a change before anything is said."""
-LOAD_MOVED: Final = 1.2
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Effect on log P99 as a mixture of normal distributions."""
+
+    weights: FloatArray
+    means: FloatArray
+    deviations: FloatArray
+
+    @property
+    def mean(self) -> float:
+        return float(self.weights @ self.means)
+
+    def below(self, value: float) -> float:
+        """Probability that the effect is smaller than ``value``."""
+        return float(self.weights @ special.ndtr((value - self.means) / self.deviations))
+
+    def quantile(self, level: float) -> float:
+        """By bisection."""
+        low = float((self.means - 8 * self.deviations).min())
+        high = float((self.means + 8 * self.deviations).max())
+        for _ in range(50):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.below(middle) < level else (low, middle)
+        return (low + high) / 2
+
+    @property
+    def worth(self) -> float:
+        """Probability that the effect has the likelier sign and is worth the name."""
+        return max(1 - self.below(float(np.log1p(WORTH))), self.below(float(np.log1p(-WORTH))))
+
+
+def estimate(
+    probability: float, posterior: FloatArray, means: FloatArray, deviations: FloatArray
+) -> Estimate:
+    """Mix "no effect" with the hypotheses of an effect.
+
+    Args:
+        probability: that the change had an effect.
+        posterior: of each hypothesis if it had, shape (H,).
+        means, deviations: of the effect under each, shape (H,).
+    """
+    return Estimate(
+        np.concatenate([[1 - probability], probability * posterior]),
+        np.concatenate([[0.0], means]),
+        np.concatenate([[NOTHING], np.maximum(deviations, NOTHING)]),
+    )
 
 
 def false_discovery_rates(p_values: Sequence[float]) -> list[float]:
@@ -33,121 +88,50 @@ def false_discovery_rates(p_values: Sequence[float]) -> list[float]:
     return [float(value) for value in result]
 
 
-def judge(
-    cells: Cells,
-    own: Sequence[ParameterChange],
+def decide(
     groups: Sequence[Group],
-    measured: Sequence[Measured],
-    null: Null,
-    p99_after: Sequence[float],
-    *,
-    delay: float,
-    margin: float,
-) -> list[Finding]:
-    """One finding per change of ``own``, in its order.
-
-    Args:
-        p99_after: P99 (seconds) seen while each group was in force, NaN where unknown: turns ratios into
-            seconds.
-        delay: usual latency, seconds, by which an onset is seen late.
-        margin: share of P99 that counts as nothing.
-    """
-    p_values = [null.p_value(m.z) for m in measured]
-    q_values = false_discovery_rates(p_values)
-    findings: dict[str, Finding] = {}
-    for group, m, p, q, level in zip(groups, measured, p_values, q_values, p99_after, strict=True):
-        for change in group.changes:
-            findings[_key(change)] = _one(
-                cells, change, group, m, null, p, q, level, delay=delay, margin=margin
-            )
-    return [findings.get(_key(change)) or _outside(change, cells) for change in own]
-
-
-def _key(change: ParameterChange) -> str:
-    return f"{change.id} {change.first_seen}"
-
-
-def _outside(change: ParameterChange, cells: Cells) -> Finding:
-    side = "before the data begins" if change.first_seen <= cells.times[0] else "at or after the data's end"
-    return Finding(
-        change,
-        Verdict.CANNOT_SEPARATE,
-        f"The change lies {side}: read a span that has data on both sides of it.",
-    )
-
-
-def _one(
-    cells: Cells,
-    change: ParameterChange,
-    group: Group,
-    m: Measured,
-    null: Null,
-    p: float,
+    own: Group,
+    claim: Claim,
+    effect: Estimate,
     q: float,
-    level: float,
-    *,
-    delay: float,
+    confounders: Sequence[Confounder],
+    calls: tuple[float, float],
     margin: float,
-) -> Finding:
-    wide = 1.96 * m.deviation * null.scale
-    ratio = Interval(*(float(np.expm1(v)) for v in (m.effect, m.effect - wide, m.effect + wide)))
-    seconds = None
-    placebo: FloatArray | None = None
-    if np.isfinite(level):
-        without = level / np.exp(m.effect)
-        seconds = Interval(*(float(without * r) for r in (ratio.value, ratio.low, ratio.high)))
-        placebo = np.asarray(without * np.expm1(null.effects))
-    verdict, reason = _decide(group, m, q, ratio, null, margin)
-    causal = verdict is Verdict.CAUSAL
-    lag = max(0.0, m.onset - delay - change.first_seen) if causal else None
-    return Finding(
-        change=change,
-        verdict=verdict,
-        reason=reason,
-        effect=seconds,
-        effect_ratio=ratio,
-        lag_seconds=lag,
-        pearson_r=m.pearson_r if np.isfinite(m.pearson_r) else None,
-        p_value=p,
-        q_value=q,
-        placebo_effects=placebo,
-    )
-
-
-def _decide(
-    group: Group, m: Measured, q: float, ratio: Interval, null: Null, margin: float
 ) -> tuple[Verdict, str]:
-    load_moved = np.isfinite(m.load_ratio) and not 1 / LOAD_MOVED < m.load_ratio < LOAD_MOVED
-    load = f"offered load went to {m.load_ratio:.2g} times what it was at the same moment"
-    if min(m.calls_before, m.calls_after) < MIN_CALLS:
-        side = "before" if m.calls_before < m.calls_after else "after"
-        few = min(m.calls_before, m.calls_after)
+    """The verdict on one group of changes, and its reason."""
+    if min(calls) < MIN_CALLS:
+        side = "before" if calls[0] < calls[1] else "after"
         return (
             Verdict.CANNOT_SEPARATE,
-            f"Only {few:.0f} calls {side} it: more traffic or a longer span would settle it.",
+            f"Only {min(calls):.0f} calls {side} it: more traffic or a longer span would settle it.",
         )
-    significant = q < FALSE_DISCOVERIES and ratio.low * ratio.high > 0
-    if significant and len(group.changes) > 1:
-        names = ", ".join(c.parameter for c in group.changes)
+    if claim.rival is not None and claim.probability + claim.rival_probability > LIKELY:
+        if claim.probability < 0.75 and claim.rival_probability > 0.25 and effect.worth > 0.2:
+            rival = named(groups[claim.rival])
+            return (
+                Verdict.CANNOT_SEPARATE,
+                f"P99 moved, but {rival} changed too close to it: change them some minutes apart.",
+            )
+    if q < FALSE_DISCOVERIES and effect.worth > (CERTAIN if confounders else LIKELY):
+        if len(own.changes) > 1:
+            return (
+                Verdict.CANNOT_SEPARATE,
+                f"P99 moved, but {named(own)} changed at the same moment: change them one at a time.",
+            )
+        beside = f" Accounted for beside it: {confounders[0].sentence}." if confounders else ""
+        return Verdict.CAUSAL, f"P99 stepped when it was made, beyond load and whatever else moved.{beside}"
+    low, high = np.expm1(effect.quantile(0.025)), np.expm1(effect.quantile(0.975))
+    if confounders:
         return (
-            Verdict.CANNOT_SEPARATE,
-            f"P99 moved, but {names} changed at the same moment: change them one at a time.",
+            Verdict.CORRELATED_ONLY,
+            f"P99 moved by {np.expm1(confounders[0].size):+.0%}, but {confounders[0].sentence}.",
         )
-    if significant:
-        beside = (
-            "; load and the other changes are accounted for"
-            if not load_moved
-            else f", beside the load: {load}"
+    if -margin < low and high < margin:
+        return (
+            Verdict.NO_EFFECT,
+            f"Any effect on P99 is smaller than {margin:.0%} (95 %: {low:+.1%} to {high:+.1%}).",
         )
-        return Verdict.CAUSAL, f"P99 stepped at the change by more than placebo dates ever show{beside}."
-    if load_moved and null.p_value(m.raw_z) < FALSE_DISCOVERIES:
-        return Verdict.CORRELATED_ONLY, f"P99 moved with the traffic: {load}."
-    if -margin < ratio.low and ratio.high < margin:
-        return Verdict.NO_EFFECT, f"Any effect on P99 is smaller than {margin:.0%}."
-    if load_moved:
-        return Verdict.CANNOT_SEPARATE, f"No effect stands out, but {load}: steady traffic would settle it."
     return (
         Verdict.CANNOT_SEPARATE,
-        f"No effect stands out, but one between {ratio.low:+.0%} and {ratio.high:+.0%} "
-        "can't be ruled out: more calls would.",
+        f"No effect stands out, but one between {low:+.0%} and {high:+.0%} can't be ruled out: more calls would.",
     )

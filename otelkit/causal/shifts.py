@@ -1,0 +1,142 @@
+"""What moved elsewhere at the same moment: the fleet as a whole, and the services that this one calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from otelkit.causal import design
+from otelkit.causal.cells import Cells
+from otelkit.query.panel import FloatArray
+
+UNLIKE: Final = 0.25
+"""Share by which one service's part in a movement of the fleet may differ from the usual one."""
+FEWEST_CONTROLS: Final = 2
+CERTAIN: Final = 4.0
+"""A movement of the fleet this many times its usual deviation is half believed."""
+
+
+@dataclass(frozen=True)
+class Shift:
+    """A movement elsewhere, as it would show on each channel of the service at a step at each cell."""
+
+    size: FloatArray
+    """Log latency, shape (N, K)."""
+    deviation: FloatArray
+    """Shape (N, K): how far that may be off for each channel by itself."""
+    unlike: float
+    """Share by which it may be off for all channels together."""
+
+
+def before_after(values: FloatArray, width: int) -> FloatArray:
+    """Mean over the ``width`` cells from each cell on, less that over the ``width`` before; shape (N,), NaN
+    at the ends."""
+    n = len(values)
+    known = np.isfinite(values)
+    total = np.concatenate([[0.0], np.cumsum(np.where(known, values, 0.0))])
+    number = np.concatenate([[0], np.cumsum(known)])
+    at = np.arange(n)
+    behind, ahead = np.maximum(at - width, 0), np.minimum(at + width, n)
+    count_after, count_before = number[ahead] - number[at], number[at] - number[behind]
+    enough = (count_after >= max(1, width // 4)) & (count_before >= max(1, width // 4))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        after = (total[ahead] - total[at]) / count_after
+        before = (total[at] - total[behind]) / count_before
+    result: FloatArray = np.where(enough, after - before, np.nan)
+    return result
+
+
+def load_adjusted(cells: Cells, name: str) -> FloatArray:
+    """A channel with what load and prompts explain taken off by ridge regression, shape (N,)."""
+    values = cells.channels[name]
+    regressors = design.causes(cells)
+    known = np.isfinite(values)
+    if known.sum() < 2 * len(regressors.names):
+        return np.where(known, values, np.nan)
+    x = regressors.columns[known]
+    y = values[known] - values[known].mean()
+    ridge = np.diag(np.maximum(0.05 / regressors.prior_deviation**2, 1e-9))
+    coefficients = np.linalg.solve(x.T @ x + ridge, x.T @ y)
+    result = np.full(len(values), np.nan)
+    result[known] = y - x @ coefficients
+    return result
+
+
+def fleet(controls: Sequence[Cells], channels: Sequence[str], width: int, length: int) -> Shift | None:
+    """The median movement of the controls, believed only where it is larger than it usually is.
+
+    Args:
+        controls: other services on the same cells, none of which depends on the one that is explained.
+        channels: the channels wanted; a control without one is left out for it.
+        width: cells of the first minutes.
+        length: number of cells.
+
+    Returns:
+        None with fewer than two controls.
+    """
+    usable = [c for c in controls if len(c.times) == length]
+    if len(usable) < FEWEST_CONTROLS:
+        return None
+    size, deviation = np.zeros((length, len(channels))), np.zeros((length, len(channels)))
+    surprise = np.zeros(length)
+    for k, name in enumerate(channels):
+        moves = np.array([before_after(load_adjusted(c, name), width) for c in usable if name in c.channels])
+        if len(moves) < FEWEST_CONTROLS:
+            continue
+        # Where scrapes are missing everywhere nothing is known to have moved.
+        moves = np.where(np.isfinite(moves), moves, 0.0)
+        middle = np.median(moves, axis=0)
+        apart = 1.48 * np.median(np.abs(moves - middle), axis=0) * 1.25 / np.sqrt(len(moves))
+        usual = 1.48 * float(np.median(np.abs(middle))) + 1e-6
+        size[:, k] = middle
+        deviation[:, k] = np.minimum(np.maximum(apart, 0.5 * usual), np.abs(middle) + usual)
+        surprise = np.maximum(surprise, np.abs(middle) / usual)
+    belief = surprise**4 / (surprise**4 + CERTAIN**4)
+    return Shift(size * belief[:, None], deviation * belief[:, None], UNLIKE)
+
+
+def dependency(
+    cells: Cells, called: Sequence[Cells], channels: Sequence[str], levels: Mapping[str, float], width: int
+) -> Shift | None:
+    """The movement of the services called, in seconds added to this one's calls.
+
+    The coefficient is one by construction; a regression would attenuate it. It is believed only where the
+    called service moved more than it usually does.
+    """
+    usable = [
+        c
+        for c in called
+        if len(c.times) == len(cells.times) and "p50" in c.channels and "p50" in cells.channels
+    ]
+    if not usable:
+        return None
+    n = len(cells.times)
+    size = np.zeros((n, len(channels)))
+    for other in usable:
+        first, last = list(other.levels)[0], list(other.levels)[-1]
+        centre, far = other.channels[first], other.channels[last]
+        moved = before_after(load_adjusted(other, first), width)
+        moved_far = before_after(load_adjusted(other, last), width)
+        usual = 1.48 * float(np.nanmedian(np.abs(moved))) + 1e-6 if np.isfinite(moved).any() else 1.0
+        surprise = np.abs(np.nan_to_num(moved)) / usual
+        belief = surprise**4 / (surprise**4 + 3.0**4)
+        for k, name in enumerate(channels):
+            own = cells.channels[name]
+            if name in levels:
+                share = min(max((levels[name] - 0.5) / 0.49, 0.0), 1.0)
+            elif name == "time_to_first_chunk":
+                share = 0.3
+            else:
+                continue
+            added = (1 - share) * np.exp(_level(centre)) * np.expm1(np.nan_to_num(moved))
+            added = added + share * np.exp(_level(far)) * np.expm1(np.nan_to_num(moved_far))
+            size[:, k] += belief * np.log1p(np.maximum(added / np.exp(_level(own)), -0.8))
+    return Shift(size, 0.15 * np.abs(size), 0.4)
+
+
+def _level(values: FloatArray) -> float:
+    known = values[np.isfinite(values)]
+    return float(np.median(known)) if len(known) else 0.0

@@ -1,0 +1,179 @@
+"""What a step at any moment would have done to one channel: a table that answers for all moments at once.
+
+For the Heaviside column of each cell (0 before it, 1 from it on) the table keeps its inner products, under
+the noise, with every other one and with the data, load and the other regressors taken off. Steps, pulses and
+scans over all onsets are then look-ups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from otelkit.causal import noise as noise_module
+from otelkit.causal.design import Regressors, joined
+from otelkit.causal.noise import Noise
+from otelkit.query.panel import FloatArray
+
+LATER_DEVIATION: Final = 0.3
+"""How far (log latency) a change's later effect is believed to differ from that of its first minutes."""
+LEAST_DEVIATION: Final = 0.02
+"""Deviation of a usual cell (log latency) below which no series is believed to be that quiet for long."""
+KNOWN_DEVIATION: Final = 2.0
+"""Size that an accepted step is believed to have at most; wide, so that the data decide."""
+
+
+@dataclass(frozen=True)
+class StepTable:
+    """One channel of one service on N cells."""
+
+    products: FloatArray
+    """Inner products of Heaviside columns, shape (N, N), over the noise variance."""
+    response: FloatArray
+    """Their inner products with the data, shape (N,), over the noise variance."""
+    variance: float
+    """Noise variance of a usual cell's own part."""
+    noise: Noise
+    coefficients: FloatArray
+    """Of the regressors, shape (P,)."""
+    adjusted: FloatArray
+    """The data without what the regressors explain, shape (N,); NaN where unknown."""
+
+
+def build(
+    values: FloatArray,
+    regressors: Regressors,
+    calls: FloatArray,
+    cell_seconds: float,
+    suspected: Regressors | None = None,
+) -> StepTable | None:
+    """The table of one channel.
+
+    Args:
+        values: log latency (or another log series), shape (N,), NaN where unknown.
+        regressors: what else moves it.
+        calls: calls in each cell; a cell's own noise falls with their number.
+        cell_seconds: width of a cell.
+        suspected: steps that may be there; they are kept out of the noise, not out of the table.
+
+    Returns:
+        None where the channel has too little to say.
+    """
+    known = np.isfinite(values) & np.isfinite(calls) & (calls > 0)
+    if known.sum() < max(10, len(regressors.names) + 4):
+        return None
+    usual = float(np.median(calls[known]))
+    weights = np.where(known, np.where(known, calls, 0.0) / usual, 0.0)
+    data = np.where(known, values, 0.0)
+    data = np.where(known, data - float(np.median(data[known])), 0.0)
+    spread = _own_variance(values)
+    if spread <= 0:
+        return None
+    columns = regressors.columns
+    ridge = np.maximum(spread / regressors.prior_deviation**2, 1e-9)
+    with_steps = joined(regressors, suspected) if suspected is not None else regressors
+    noise, variance = noise_module.choose(
+        data,
+        with_steps.columns,
+        np.maximum(spread / with_steps.prior_deviation**2, 1e-9),
+        weights,
+        cell_seconds,
+    )
+    variance = max(variance, LEAST_DEVIATION**2)
+    factored = noise_module.factor(noise, weights, cell_seconds)
+    n = len(values)
+    solved_columns = factored.solve(columns)
+    normal = np.linalg.inv(columns.T @ solved_columns + np.diag(ridge))
+    coefficients = normal @ (solved_columns.T @ data)
+    adjusted = data - columns @ coefficients
+    # The inner products of Heaviside columns are the sums over the lower right of the inverse covariance.
+    inverse = factored.solve(np.eye(n))
+    heaviside = np.cumsum(np.cumsum(inverse[::-1, ::-1], axis=0), axis=1)[::-1, ::-1]
+    solved = factored.solve(adjusted[:, None])[:, 0]
+    cross = np.cumsum(solved_columns[::-1], axis=0)[::-1]
+    products = heaviside - cross @ normal @ cross.T
+    response = np.cumsum(solved[::-1])[::-1] - cross @ (normal @ (columns.T @ solved))
+    return StepTable(
+        products=products / variance,
+        response=response / variance,
+        variance=variance,
+        noise=noise,
+        coefficients=coefficients,
+        adjusted=np.where(known, adjusted, np.nan),
+    )
+
+
+def _own_variance(values: FloatArray) -> float:
+    """Rough variance from differences of neighbours."""
+    known = values[np.isfinite(values)]
+    steps = np.diff(known)
+    return float(np.mean(np.minimum(steps**2, 9 * np.median(steps**2) + 1e-12)) / 2) if len(steps) else 0.0
+
+
+def effects_at(table: StepTable, onsets: FloatArray, width: float) -> tuple[FloatArray, FloatArray]:
+    """Effects of steps over their first ``width`` cells.
+
+    What follows after ``width`` cells may differ by about ``LATER_DEVIATION``.
+
+    Args:
+        table: the channel.
+        onsets: places on the grid of cells at which the steps begin, shape (S,); fractions count.
+        width: cells.
+
+    Returns:
+        Effects (log latency) and their variances, each of shape (S,); the variance is infinite where nothing
+        is known.
+    """
+    step = _heaviside(table, onsets)
+    later = _heaviside(table, onsets + width)
+    own, own_response = _inner(table, step, step), _dot(table, step)
+    after = _inner(table, later, later) + 1 / LATER_DEVIATION**2
+    both = _inner(table, step, later)
+    information = own - both**2 / after
+    response = own_response - both / after * _dot(table, later)
+    usable = information > 1e-6
+    safe = np.where(usable, information, 1.0)
+    return np.where(usable, response / safe, 0.0), np.where(usable, 1 / safe, np.inf)
+
+
+def absorb(table: StepTable, onset: float, width: float) -> StepTable:
+    """The table once a step at ``onset`` (and what becomes of it after ``width`` cells) is taken for
+    granted."""
+    products, response = table.products, table.response
+    for place, deviation in ((onset, KNOWN_DEVIATION), (onset + width, LATER_DEVIATION)):
+        indices, shares = _heaviside(table, np.array([place]))
+        with_all = products[:, indices[0]] @ shares[0]
+        size = float(shares[0] @ with_all[indices[0]]) + 1 / deviation**2
+        response = response - with_all * (float(shares[0] @ response[indices[0]]) / size)
+        products = products - np.outer(with_all / size, with_all)
+    return replace(table, products=products, response=response)
+
+
+Columns = tuple[NDArray[np.int_], FloatArray]
+"""Steps as sums of two neighbouring Heaviside columns: their places (S, 2) and shares (S, 2)."""
+
+
+def _heaviside(table: StepTable, onsets: FloatArray) -> Columns:
+    n = len(table.response)
+    first = np.floor(onsets).astype(int)
+    part = 1.0 - (onsets - first)
+    inside = (onsets >= 0) & (first < n)
+    shares = np.column_stack([part, np.where(first + 1 < n, 1.0 - part, 0.0)]) * inside[:, None]
+    places = np.clip(np.column_stack([first, first + 1]), 0, n - 1)
+    return places, shares
+
+
+def _inner(table: StepTable, left: Columns, right: Columns) -> FloatArray:
+    total = np.zeros(len(left[0]))
+    for i in range(2):
+        for j in range(2):
+            total += left[1][:, i] * right[1][:, j] * table.products[left[0][:, i], right[0][:, j]]
+    return total
+
+
+def _dot(table: StepTable, columns: Columns) -> FloatArray:
+    result: FloatArray = (columns[1] * table.response[columns[0]]).sum(axis=1)
+    return result
