@@ -40,3 +40,5 @@ class Panel:
     services: Mapping[str, ServiceSeries]
     dependencies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Service -> the services it calls, where known; these are never controls for it."""
+    controls: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Service -> the only services that may be its controls, where somebody said so."""

@@ -52,10 +52,13 @@ class Reader(ABC):
         """
         grid = Grid.between(start, end, step)
         names = tuple(services) if services is not None else self.service_names(start, end)
+        known = {name: self.spec.service(name) for name in names}
         return Panel(
             times=grid.times,
             step_seconds=step,
-            services={name: self._service(self.spec.service(name), grid, window_seconds) for name in names},
+            services={name: self._service(one, grid, window_seconds) for name, one in known.items()},
+            dependencies={name: one.depends_on for name, one in known.items() if one.depends_on},
+            controls={name: one.controls for name, one in known.items() if one.controls is not None},
         )
 
     def _service(self, service: ServiceMetrics, grid: Grid, window_seconds: float | None) -> ServiceSeries:

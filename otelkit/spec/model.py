@@ -195,6 +195,9 @@ class Spec(Strict):
             alert_when_absent=self.alert_when_absent
             if service.alert_when_absent is None
             else service.alert_when_absent,
+            parameters=self.parameters if service.parameters is None else service.parameters,
+            controls=service.controls,
+            depends_on=service.depends_on,
         )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from otelkit import semconv
 from otelkit.spec.durations import Duration
 from otelkit.spec.matchers import Matcher
-from otelkit.spec.objectives import Alert, Slo
+from otelkit.spec.objectives import Alert, Parameter, Slo
 from otelkit.spec.presets import Preset
 
 
@@ -38,6 +38,11 @@ class ServiceMetrics:
     slos: tuple[Slo, ...]
     alerts: tuple[Alert, ...]
     alert_when_absent: bool
+    parameters: tuple[Parameter, ...]
+    """Parameters of interest."""
+    controls: tuple[str, ...] | None
+    """Services to compare it with; None for all that it has no part in."""
+    depends_on: tuple[str, ...]
 
     @property
     def seconds_per_unit(self) -> float:
@@ -47,6 +52,10 @@ class ServiceMetrics:
     def recorded_latency(self) -> str:
         """The part of recorded bucket series' names that states the unit of their bounds."""
         return semconv.RECORDED_LATENCY_MS if self.unit == "ms" else semconv.RECORDED_LATENCY
+
+    def threshold(self, parameter: str) -> float | None:
+        """Seconds of effect on P99 from which a change of a parameter is one to act on, if stated."""
+        return next((one.threshold for one in self.parameters if one.name == parameter), None)
 
     def in_own_unit(self, seconds: float) -> float:
         """A threshold as the latency histogram's bounds would write it."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +24,7 @@ from otelkit.spec import Duration, Service, Spec
 pytestmark = pytest.mark.prometheus
 
 SPEC = Spec(
-    services=(Service(name="chat"), Service(name="calm")),
+    services=(Service(name="chat", depends_on=("calm",)), Service(name="calm", controls=())),
     base_window=Duration.parse("5s"),
     windows=(Duration.parse("3s"), Duration.parse("4s")),
     scrape_interval=Duration.parse("500ms"),
@@ -169,6 +172,33 @@ def test_changes_and_services_are_found(run: Run) -> None:
         assert change.first_seen == pytest.approx(run.changed, abs=0.001)
         assert source.changes(run.start, run.changed - 1) == ()
         assert source.changes(run.start, run.end, "calm") == ()
+
+
+def test_what_the_spec_says_of_services_is_passed_on(run: Run) -> None:
+    """Else a dependency would be taken for a control, and a service told that nothing happened to it."""
+    panel = run.pages.panel(None, run.start + 1, run.end, 1)
+    assert sorted(panel.services) == ["calm", "chat"]
+    assert panel.dependencies == {"chat": ("calm",)} and panel.controls == {"calm": ()}
+
+
+def test_the_changes_command_lists_them(run: Run) -> None:
+    """`otelkit changes` through the real command, from Prometheus and from a page, as table and JSON."""
+    command = [str(Path(sys.executable).with_name("otelkit")), "changes", "--since", "5m"]
+    for place in (["--prometheus", run.prometheus.address], ["--metrics", run.pages.address.split(", ")[0]]):
+        table = subprocess.run([*command, *place], capture_output=True, text=True, check=True).stdout
+        assert "max_tokens 8 -> 24" in table and "chat" in table
+        done = subprocess.run(
+            [*command, *place, "--format", "json"], capture_output=True, text=True, check=True
+        )
+        document = json.loads(done.stdout)
+        assert document["version"] == 1
+        (change,) = document["changes"]
+        assert (change["parameter"], change["old"], change["new"], change["source"]) == (
+            "max_tokens",
+            "8",
+            "24",
+            "observed",
+        )
 
 
 def test_a_window_without_rules_is_computed_and_said(run: Run) -> None:
