@@ -1,4 +1,4 @@
-"""From a call of the openai SDK over HTTP to spans in a collector and buckets on a page, through all parts."""
+"""From a call of the openai SDK to spans in a collector and buckets on a page, through all parts."""
 
 from __future__ import annotations
 
