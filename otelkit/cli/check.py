@@ -42,6 +42,12 @@ _FINDING = 3
     help="Metrics found there count as known, besides those of the presets.",
 )
 @click.option(
+    "--templates",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Folder with templates that replace those of the same name, as for `otelkit generate rules`.",
+)
+@click.option(
     "--lint/--no-lint", default=True, help="Read every expression for mistakes that promtool accepts."
 )
 @click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
@@ -52,6 +58,7 @@ def command(
     directory: Path,
     promtool: str | None,
     prometheus: str | None,
+    templates: Path | None,
     lint: bool,
     files: Sequence[Path],
 ) -> None:
@@ -59,7 +66,7 @@ def command(
     from otelkit.rules import HEADER, generate_with_warnings, unit_tests
 
     read = spec.load()
-    generated = generate_with_warnings(read)
+    generated = generate_with_warnings(read, templates)
     tool = promtool or shutil.which("promtool")
     if tool is None:
         click.echo("promtool is not on PATH: its checks are left out (--promtool PATH names it)", err=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from otelkit.query.promql import histogram_quantile
 from otelkit.rules.examples import Calls, counter, matching, not_matching
 from otelkit.rules.families import Distribution, Family, families
 from otelkit.rules.generate import HEADER
-from otelkit.rules.objectives import Level, Objective, levels, objectives
+from otelkit.rules.objectives import levels, objectives
 from otelkit.spec import Duration, Matcher, ServiceMetrics, Spec, parse_matchers
 
 _DIGITS: Final = 1e-6
@@ -26,6 +26,8 @@ _PARTIAL_BOUNDS: Final = np.array([0.01, 0.02, 0.05, 0.1, np.inf])
 _ROLLOUT: Final = 300
 
 Test = dict[str, Any]
+Maker = Callable[[str], list[dict[str, str]]]
+"""Makes input series whose counters go on in a given way."""
 
 
 def unit_tests(spec: Spec, files: dict[str, str]) -> dict[str, str]:
@@ -231,7 +233,8 @@ def _objectives(spec: Spec, comments: list[str]) -> Iterator[Test]:
     for objective in objectives(families(spec)):
         member = _member(spec, objective.family, objective.names)
         try:
-            kept, broken = _both(objective, member)
+            slo = objective.slo
+            kept, broken = _opposites(objective.family, member, slo.latency, slo.matching)
         except ValueError as error:
             comments.append(f"objective {objective.slo.label} of {member.name}: {error}")
             continue
@@ -249,15 +252,26 @@ def _objectives(spec: Spec, comments: list[str]) -> Iterator[Test]:
         yield _test(spec, f"{title} is broken", broken(f"0+{{}}x{count}"), checks)
 
 
-def _both(objective: Objective, member: ServiceMetrics) -> tuple[Any, Any]:
-    """Makers of series that keep the objective, and of series that break it."""
-    family = objective.family
-    if objective.slo.latency is not None:
-        calls = Calls(member, family, not_matching(member.errors) if member.errors else {})
-        return (lambda shape: calls.latency({0: 60}, shape)), (lambda shape: calls.latency({-1: 60}, shape))
-    failed = parse_matchers(objective.slo.matching) if objective.slo.matching else member.errors
-    good, bad = Calls(member, family, not_matching(failed)), Calls(member, family, matching(failed))
-    return (lambda shape: good.latency({0: 60}, shape)), (lambda shape: bad.latency({0: 60}, shape))
+def _opposites(
+    family: Family, member: ServiceMetrics, seconds: float | None, matching_calls: str | None
+) -> tuple[Maker, Maker]:
+    """Makers of series of calls that are all fast and all slow, or that all succeed and all fail.
+
+    Args:
+        seconds: What separates fast from slow; None where it is about failing.
+        matching_calls: Which calls fail, if not those that the service's own matchers pick.
+
+    Raises:
+        ValueError: there is no such series.
+    """
+    if seconds is None:
+        failed = parse_matchers(matching_calls) if matching_calls else member.errors
+        good, bad = Calls(member, family, not_matching(failed)), Calls(member, family, matching(failed))
+        return (lambda shape: good.latency({0: 60}, shape)), (lambda shape: bad.latency({0: 60}, shape))
+    calls = Calls(member, family, not_matching(member.errors) if member.errors else {})
+    if calls.bounds[0] * member.seconds_per_unit > seconds:
+        raise ValueError(f"{seconds:g} s lies below the first bucket bound")
+    return (lambda shape: calls.latency({0: 60}, shape)), (lambda shape: calls.latency({-1: 60}, shape))
 
 
 def _levels(spec: Spec, comments: list[str]) -> Iterator[Test]:
@@ -265,7 +279,8 @@ def _levels(spec: Spec, comments: list[str]) -> Iterator[Test]:
     for level in levels(families(spec)):
         member = _member(spec, level.family, level.names)
         try:
-            below, above = _either(level, member)
+            alert = level.alert
+            below, above = _opposites(level.family, member, alert.latency_above, alert.matching)
         except ValueError as error:
             comments.append(f"alert {level.condition} of {member.name}: {error}")
             continue
@@ -280,19 +295,6 @@ def _levels(spec: Spec, comments: list[str]) -> Iterator[Test]:
         )
         checks = [_value(clock.at(pending), firing, None), _value(clock.at(count), firing, 1.0)]
         yield _test(spec, f"{title}, so", above(f"0+{{}}x{count}"), checks)
-
-
-def _either(level: Level, member: ServiceMetrics) -> tuple[Any, Any]:
-    family, alert = level.family, level.alert
-    if alert.latency_above is not None:
-        calls = Calls(member, family, not_matching(member.errors) if member.errors else {})
-        low = 0 if calls.bounds[0] * member.seconds_per_unit <= alert.latency_above else None
-        if low is None:
-            raise ValueError("it lies below the first bucket bound")
-        return (lambda shape: calls.latency({low: 60}, shape)), (lambda shape: calls.latency({-1: 60}, shape))
-    picked = parse_matchers(alert.matching) if alert.matching else member.errors
-    none, every = Calls(member, family, not_matching(picked)), Calls(member, family, matching(picked))
-    return (lambda shape: none.latency({0: 60}, shape)), (lambda shape: every.latency({0: 60}, shape))
 
 
 def _absences(spec: Spec, comments: list[str]) -> Iterator[Test]:
