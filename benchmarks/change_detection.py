@@ -93,8 +93,9 @@ def _session(worker: int, session: int) -> Parameters:
 
 
 def _sessions(rng: random.Random, worker: int, number: int) -> Parameters:
-    """Six sessions at a time, of a dozen requests each."""
-    return _session(worker, number // 72 * 6 + rng.randrange(6))
+    """Six sessions at a time, of about a dozen requests each; they begin and end one after the other."""
+    slot = rng.randrange(6)
+    return _session(worker, (number + 12 * slot) // 72 * 6 + slot)
 
 
 def _long_runs(rng: random.Random, worker: int, number: int) -> Parameters:
@@ -372,8 +373,8 @@ def _spread(values: list[int]) -> dict[str, float] | None:
 LIMITS: Final = (
     "A change that comes with a new process (deploy/new_value) is not seen within any process: nothing there "
     "has the old value. Long runs of one value and then of another, on purpose, look like changes until runs "
-    "of that length are known. A value in use for fewer than 8 requests of a worker, or before 5 were seen, is "
-    "never settled. A parameter that changes where requests vary the same parameter widely moves no settled "
+    "of that length are known. A value in use for fewer than 8 requests of a worker, or before 5 were seen, "
+    "is never settled. A parameter that changes where requests vary the same parameter widely moves no settled "
     "value."
 )
 
