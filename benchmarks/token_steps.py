@@ -1,12 +1,15 @@
 """CPU time per token step: otelkit's whole pipeline, the OpenTelemetry SDK, and fastotel where it is
 installed.
 
-    python benchmarks/token_steps.py [--rounds 5] [--tokens 256]
+    python benchmarks/token_steps.py [--rounds 5] [--tokens 256 1024]
 
 Every way records the same streams: one span for the generation, one child span for each token with its index,
 all of them delivered over OTLP/HTTP to a collector in another process, which counts them. otelkit does all it
 does in a service besides: metrics with exemplars, and the search for parameter changes. Each run is a process
 of its own; rounds alternate between the ways, and the result is the median over rounds.
+
+What a generation costs whatever its length, above all its own span by the SDK, is spread over its tokens, so
+short ones cost more per token: two lengths are measured.
 
 ``request`` is CPU time of the thread that reads the stream, beyond reading it alone; ``background`` is that
 of all other threads. The floor is what any per-token record costs: ``perf_counter_ns`` and ``list.append``.
@@ -25,7 +28,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +37,9 @@ from collector import Collector
 TIMES_LESS_THAN_SDK = 60.0
 TIMES_LESS_THAN_FASTOTEL = 20.0
 TIMES_THE_FLOOR = 3.0
-GENERATIONS = {"bare": 1000, "floor": 1000, "otelkit": 600, "sdk": 40, "fastotel": 40}
+LENGTHS = (256, 1024)
+STEPS = {"bare": 300_000, "floor": 300_000, "otelkit": 150_000, "sdk": 12_000, "fastotel": 12_000}
+"""Measured in one run."""
 WARM_UP = 8
 
 Stream = list[str]
@@ -127,7 +132,7 @@ def measure(way: str, tokens: int) -> dict[str, float]:
     for _ in range(WARM_UP):
         record(stream)
     finish()
-    generations = GENERATIONS[way]
+    generations = max(1, STEPS[way] // tokens)
     thread, process = time.thread_time_ns(), time.process_time_ns()
     for _ in range(generations):
         record(stream)
@@ -146,9 +151,10 @@ def run(way: str, tokens: int, collector: Collector) -> dict[str, float]:
         "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
         "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
         "OTEL_LOGS_EXPORTER": "none",
-        # The default queue of 2,048 loses spans here, and losing them is cheap.
+        # Streams are read faster here than any model writes them. Losing spans is cheap, so nobody may.
         "OTEL_BSP_MAX_QUEUE_SIZE": "1000000",
         "OTELKIT_TOKEN_SPANS_PER_SECOND": "inf",
+        "OTELKIT_EXPORT_BUFFER_BYTES": str(1 << 30),
     }
     before = collector.totals()
     command = [sys.executable, str(Path(__file__)), "--way", way, "--tokens", str(tokens)]
@@ -160,46 +166,57 @@ def run(way: str, tokens: int, collector: Collector) -> dict[str, float]:
     return result
 
 
-def compare(rounds: int, tokens: int) -> dict[str, Any]:
-    """All ways, ``rounds`` times in turn."""
+def compare(rounds: int, lengths: Sequence[int]) -> dict[str, Any]:
+    """All ways at all lengths of a generation, ``rounds`` times in turn."""
     ways = [way for way in WAYS if way != "fastotel" or importlib.util.find_spec("fastotel")]
-    results: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
+    results: dict[tuple[int, str], list[dict[str, float]]] = {}
     with Collector() as collector:
         for number in range(rounds):
-            for way in ways:
-                results[way].append(run(way, tokens, collector))
-                print(f"round {number + 1}/{rounds}: {way}", file=sys.stderr)
+            for tokens in lengths:
+                for way in ways:
+                    results.setdefault((tokens, way), []).append(run(way, tokens, collector))
+                    print(f"round {number + 1}/{rounds}: {way}, {tokens} tokens", file=sys.stderr)
+    tables, bars = {}, []
+    for tokens in lengths:
+        table = _table({way: results[tokens, way] for way in ways})
+        tables[tokens] = table
+        bars += _bars(table, tokens)
+        for way, costs in table.items():
+            text = "  ".join(f"{name} {value:9.0f}" for name, value in costs.items())
+            print(f"{tokens:5} tokens  {way:10} {text}", file=sys.stderr)
+    return {"rounds": rounds, "by_tokens_per_generation": tables, "bars": bars}
+
+
+def _table(results: dict[str, list[dict[str, float]]]) -> dict[str, dict[str, float]]:
+    """Median over rounds, in CPU nanoseconds per token step, by way."""
     read = statistics.median(result["thread"] for result in results["bare"])
-    table = {}
-    for way in ways[1:]:
-        request = statistics.median(result["thread"] - read for result in results[way])
-        background = statistics.median(result["process"] - result["thread"] for result in results[way])
-        total = statistics.median(result["process"] - read for result in results[way])
-        table[way] = {"request_ns": request, "background_ns": background, "total_ns": total}
-        print(
-            f"{way:10} request {request:9.0f}  background {background:9.0f}  total {total:9.0f} ns",
-            file=sys.stderr,
-        )
-    return {"tokens_per_generation": tokens, "rounds": rounds, "ways": table, "bars": _bars(table)}
+    return {
+        way: {
+            "request_ns": statistics.median(result["thread"] - read for result in found),
+            "background_ns": statistics.median(result["process"] - result["thread"] for result in found),
+            "total_ns": statistics.median(result["process"] - read for result in found),
+        }
+        for way, found in results.items()
+        if way != "bare"
+    }
 
 
-def _bars(table: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
-    ours = table["otelkit"]
+def _bars(table: dict[str, dict[str, float]], tokens: int) -> list[dict[str, Any]]:
+    ours, floor_ns = table["otelkit"], table["floor"]["request_ns"]
+    sdk_ratio = table["sdk"]["total_ns"] / ours["total_ns"]
     bars = [
+        _bar(f"times less CPU than the SDK, {tokens} tokens", sdk_ratio, at_least=TIMES_LESS_THAN_SDK),
         _bar(
-            "times less CPU than the SDK",
-            table["sdk"]["total_ns"] / ours["total_ns"],
-            at_least=TIMES_LESS_THAN_SDK,
-        ),
-        _bar(
-            "request thread, in times the floor",
-            ours["request_ns"] / table["floor"]["request_ns"],
+            f"request thread in times the floor, {tokens} tokens",
+            ours["request_ns"] / floor_ns,
             at_most=TIMES_THE_FLOOR,
         ),
     ]
     if "fastotel" in table:
         ratio = table["fastotel"]["total_ns"] / ours["total_ns"]
-        bars.append(_bar("times less CPU than fastotel", ratio, at_least=TIMES_LESS_THAN_FASTOTEL))
+        bars.append(
+            _bar(f"times less CPU than fastotel, {tokens} tokens", ratio, at_least=TIMES_LESS_THAN_FASTOTEL)
+        )
     return bars
 
 
@@ -216,11 +233,17 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--tokens", type=int, default=256, help="token steps per generation")
+    parser.add_argument(
+        "--tokens",
+        type=int,
+        nargs="+",
+        default=LENGTHS,
+        help="token steps per generation, one or more lengths",
+    )
     parser.add_argument("--way", choices=WAYS, help="measure one way in this process")
     arguments = parser.parse_args()
     if arguments.way:
-        print(json.dumps(measure(arguments.way, arguments.tokens)))
+        print(json.dumps(measure(arguments.way, arguments.tokens[0])))
     else:
         print(json.dumps(compare(arguments.rounds, arguments.tokens)))
 

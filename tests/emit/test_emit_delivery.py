@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import requests
 from emit_collector import Answer, GrpcCollector, HttpCollector, Kept, until
 from emit_generations import generation
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
@@ -404,6 +405,27 @@ def test_grpc_counts_partial_success(grpc_collector: GrpcCollector, tally: Tally
 
     send_over_grpc(grpc_collector, grpc_collector.url, tally, Answer(StatusCode.OK, body=partial(4)))
     assert (tally.numbers["delivered"], tally.numbers["rejected_by_collector"]) == (1, 4)
+
+
+def test_a_session_of_another_class_signs_each_request(http: HttpCollector, tally: Tally) -> None:
+    """Otherwise sessions that renew a token, as clouds' client libraries have, would be sent without it."""
+
+    class Signing(requests.Session):
+        signed = 0
+
+        def request(self, *arguments: Any, **named: Any) -> requests.Response:
+            self.signed += 1
+            named["headers"] = {**named["headers"], "x-token": str(self.signed)}
+            return super().request(*arguments, **named)
+
+    session = Signing()
+    exporter = HttpExporter(endpoint=f"{http.url}/v1/traces", session=session)
+    delivery = deliver_to(exporter, tally)
+    delivery.put(body(), 5)
+    delivery.put(body(), 5)
+    assert delivery.flush(5)
+    shut_down([delivery], 1)
+    assert [request.headers["x-token"] for request in http.received] == ["1", "2"]
 
 
 def test_exporters_of_other_kinds_are_not_guessed_at() -> None:

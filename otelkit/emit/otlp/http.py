@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Final
+from typing import Any, Final
 
 import requests
 
@@ -46,26 +46,18 @@ class HttpSender:
             self._headers["content-encoding"] = compression
         self._new_session = new_session
         self._session: requests.Session | None = None
+        self._request: requests.PreparedRequest | None = None
+        """Headers, credentials and URL, worked out once: that costs more than to send a body."""
+        self._options: Mapping[str, Any] = {}
 
     @property
     def address(self) -> str:
         return self._url
 
     def send(self, body: bytes, timeout: float) -> Reply:
-        if self._session is None:
-            self._session = self._new_session()
-        session = self._session
         data = self._compress(body) if self._compress else body
         try:
-            response = session.post(
-                self._url,
-                data=data,
-                headers=self._headers,
-                timeout=timeout,
-                allow_redirects=False,
-                # Said again, or REQUESTS_CA_BUNDLE would win over the certificate set for the collector.
-                verify=session.verify,
-            )
+            response = self._post(data, timeout)
         except (requests.ConnectionError, requests.Timeout) as error:
             return Reply(delivered=False, retryable=True, message=_reason(error))
         except (requests.RequestException, OSError, ValueError) as error:
@@ -80,13 +72,33 @@ class HttpSender:
             message=f"HTTP {status} {response.reason}",
         )
 
+    def _post(self, data: bytes, timeout: float) -> requests.Response:
+        session = self._session
+        if session is None:
+            session = self._session = self._new_session()
+        if type(session) is not requests.Session:
+            # A session of another class may renew credentials with each request.
+            return session.post(
+                self._url, data=data, headers=self._headers, timeout=timeout, allow_redirects=False
+            )
+        if self._request is None:
+            bare = requests.Request("POST", self._url, headers=self._headers)
+            self._request = session.prepare_request(bare)
+            # `verify` is said again, or REQUESTS_CA_BUNDLE would win over the collector's certificate.
+            self._options = session.merge_environment_settings(
+                self._url, {}, stream=False, verify=session.verify, cert=session.cert
+            )
+        request = self._request.copy()
+        request.prepare_body(data, None)
+        return session.send(request, timeout=timeout, allow_redirects=False, **self._options)
+
     def close(self) -> None:
-        session, self._session = self._session, None
+        session, self._session, self._request = self._session, None, None
         if session is not None:
             session.close()
 
     def after_fork(self) -> None:
-        self._session = None
+        self._session = self._request = None
 
 
 def _reason(error: Exception) -> str:
