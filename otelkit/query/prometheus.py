@@ -58,19 +58,24 @@ class PrometheusSource(Reader):
         return self._url
 
     def service_names(self, start: float, end: float) -> tuple[str, ...]:
-        names: set[str] = set()
+        span = {"start": start, "end": end}
         listed = self.spec.resolved()
-        for service in listed:
-            count = selector(service.latency + _count_suffix(service), service.matchers)
-            if self._get("series", {"match[]": count, "start": start, "end": end, "limit": 1}):
-                names.add(service.name)
-        default = self.spec.service("*")
-        if not any(service.own_selector and service.latency == default.latency for service in listed):
-            found = self._get(
-                f"label/{default.service_label}/values",
-                {"match[]": default.latency + _count_suffix(default), "start": start, "end": end},
+        names = {
+            service.name
+            for service in listed
+            if service.own_selector
+            and self._get(
+                "series", {"match[]": selector(_calls(service), service.matchers), "limit": 1, **span}
             )
-            names.update(str(name) for name in found)
+        }
+        # One question per metric and label, however many services share them.
+        asked: dict[tuple[str, str], set[str]] = {}
+        for service in (*listed, self.spec.service("*")):
+            if not service.own_selector:
+                asked.setdefault((_calls(service), service.service_label), set()).add(service.name)
+        for (metric, label), wanted in asked.items():
+            found = {str(one) for one in self._get(f"label/{label}/values", {"match[]": metric, **span})}
+            names |= found if "*" in wanted else found & wanted
         return tuple(sorted(names))
 
     def changes(self, start: float, end: float, service: str | None = None) -> tuple[ParameterChange, ...]:
@@ -204,8 +209,9 @@ class PrometheusSource(Reader):
         return body["data"]
 
 
-def _count_suffix(service: ServiceMetrics) -> str:
-    return "" if service.native else "_count"
+def _calls(service: ServiceMetrics) -> str:
+    """The metric by whose series a service is known to be there."""
+    return service.latency if service.native else f"{service.latency}_count"
 
 
 def _chunks(start: float, end: float, size: float) -> Iterator[tuple[float, float]]:

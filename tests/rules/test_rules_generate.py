@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -99,3 +100,18 @@ def test_evaluation_follows_the_window() -> None:
     assert str(evaluation_interval(Duration.parse("5m"), spec)) == "5s"
     assert str(evaluation_interval(Duration.parse("1h"), spec)) == "1m"
     assert str(evaluation_interval(Duration.parse("1m"), Spec())) == "15s"
+
+
+def test_the_examples_in_the_documentation_work() -> None:
+    """A spec that is printed for copying and then refused costs more trust than none."""
+    text = (Path(__file__).parents[2] / "docs" / "rules.md").read_text()
+    blocks = re.findall(r"```yaml\n(.*?)```", text, flags=re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        assert generate(parse_spec(block))
+    for name in (
+        "service_slo:burn_rate:ratio_1h",
+        "service:error_ratio:rate1m",
+        "service_parameter:changes:count5m",
+    ):
+        assert name in text and name in "".join(generate(parse_spec(blocks[1])).values())
