@@ -374,8 +374,8 @@ LIMITS: Final = (
     "A change that comes with a new process (deploy/new_value) is not seen within any process: nothing there "
     "has the old value. Long runs of one value and then of another, on purpose, look like changes until runs "
     "of that length are known. A value in use for fewer than 8 requests of a worker, or before 5 were seen, "
-    "is never settled. A parameter that changes where requests vary the same parameter widely moves no settled "
-    "value."
+    "is never settled. A parameter that changes where requests vary the same parameter widely moves no "
+    "settled value."
 )
 
 

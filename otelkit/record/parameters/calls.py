@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from otelkit.model import CallSite, ChangeSource, Generation, ParameterChange, Sink
-from otelkit.record.guard import guarded
+from otelkit.record.guard import fault
 from otelkit.record.parameters.reporting import Reporter
 from otelkit.record.parameters.store import ParameterStore
 from otelkit.record.redaction import exported
@@ -41,8 +41,11 @@ class CallObserver:
     def generation(self, build: Callable[[], Generation]) -> None:
         def observed() -> Generation:
             generation = build()
-            with guarded("look at the parameters of a call"):
-                self._look_at(generation)
+            try:
+                self._store.call_used(generation)
+                self._keep(generation)
+            except Exception:
+                fault("look at the parameters of a call")
             return generation
 
         self._inner.generation(observed)
@@ -54,8 +57,3 @@ class CallObserver:
             name = change.parameter
             change = replace(change, old=exported(name, change.old), new=exported(name, change.new))
         self._inner.change(change)
-
-    def _look_at(self, generation: Generation) -> None:
-        trace_id = f"{generation.span.trace_id:032x}" if generation.span else ""
-        self._store.call_used(generation.parameters, generation.start_ns / 1e9, trace_id)
-        self._keep(generation)

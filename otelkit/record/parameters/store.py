@@ -18,7 +18,7 @@ from typing import Final
 from opentelemetry import trace
 
 from otelkit.errors import ConfigError
-from otelkit.model import UNSET, ChangeSource, ParameterChange, ParameterValue
+from otelkit.model import UNSET, ChangeSource, Generation, ParameterChange, ParameterValue
 from otelkit.record.location import caller
 from otelkit.record.parameters import counts
 from otelkit.record.parameters.limits import Limits, NotAllowedError, kind_of
@@ -234,15 +234,16 @@ class ParameterStore:
         """A generation begins: from now on replaced values are changes. In the request's path."""
         self._calls_begun = True
 
-    def call_used(self, parameters: Mapping[str, ParameterValue], at: float, trace_id: str) -> None:
-        """A generation that began ``at`` (Unix seconds) carried these parameters. Off the request's path."""
-        snapshot = self._snapshot
-        for name, value in parameters.items():
-            entry = snapshot.entry(name)
-            if entry is None or entry.first_use is not None or entry.loaded_at > at:
+    def call_used(self, generation: Generation) -> None:
+        """A generation carried parameters: values that equal them are in use. Off the request's path."""
+        entries = self._snapshot.entries
+        for name, value in generation.parameters.items():
+            entry = entries.get(("", name))
+            if entry is None or entry.first_use is not None:
                 continue
-            if stable_text(entry.value) == stable_text(value):
-                self._first_use(entry, FirstUse(at, trace_id))
+            at, span = generation.start_ns / 1e9, generation.span
+            if entry.loaded_at <= at and stable_text(entry.value) == stable_text(value):
+                self._first_use(entry, FirstUse(at, f"{span.trace_id:032x}" if span else ""))
 
     def _used(self, entry: Entry) -> None:
         context = trace.get_current_span().get_span_context()
