@@ -21,7 +21,7 @@ FEWEST_MINUTES: Final = 1.0
 DEFAULT_MINUTES: Final = 5.5
 
 BASE_SETTINGS: Final[Mapping[str, Any]] = {
-    "max_tokens": 4,
+    "max_tokens": 3,
     "temperature": 0.7,
     "top_p": 0.95,
     "presence_penalty": 0.0,
@@ -55,7 +55,7 @@ class Script:
     changes: tuple[ScriptedChange, ...]
     surges: tuple[RateSpan, ...]
     base: Mapping[str, Any]
-    utilisation: float = 0.6
+    utilisation: float = 0.7
     """Share of what the machine carries under the heaviest settings that the load takes outside of surges."""
 
     @property
@@ -83,10 +83,10 @@ def default_script(*, minutes: float = DEFAULT_MINUTES, seed: int = 1) -> Script
         seconds=minutes * 60,
         changes=(
             ScriptedChange(at(55), "presence_penalty", 0.4, Moves.NOTHING),
-            ScriptedChange(at(105), "max_tokens", 10, Moves.UP),
+            ScriptedChange(at(105), "max_tokens", 8, Moves.UP),
             ScriptedChange(surge, "seed", chance.randrange(2, 10_000), Moves.NOTHING),
-            ScriptedChange(at(250), "max_tokens", 20, Moves.UP),
-            ScriptedChange(at(293), "max_tokens", 10, Moves.DOWN),
+            ScriptedChange(at(250), "max_tokens", 16, Moves.UP),
+            ScriptedChange(at(293), "max_tokens", 8, Moves.DOWN),
         ),
         surges=(RateSpan(surge, surge + 40 * stretch, 1.6),),
         base=BASE_SETTINGS,

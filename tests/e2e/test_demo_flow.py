@@ -34,7 +34,7 @@ pytestmark = [
 
 SECONDS = 70.0
 CHANGE_AT = 35.0
-LONG_ANSWERS = 24
+LONG_ANSWERS = 20
 
 
 @dataclass(frozen=True)
