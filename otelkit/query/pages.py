@@ -32,9 +32,13 @@ class PageReader:
             ValueError: the page is no metrics page.
         """
         kept = "".join(line + "\n" for line in page.split("\n") if self._needed.match(line))
-        for family in _families(kept, content_type):
-            for sample in family.samples:
-                yield sample.name, sample.labels, sample.value
+        try:
+            for family in _families(kept, content_type):
+                for sample in family.samples:
+                    yield sample.name, sample.labels, sample.value
+        except (KeyError, IndexError) as error:
+            # What the parsers raise of some pages that are cut short or mangled.
+            raise ValueError(f"is no metrics page: {error!r}") from error
 
 
 def _families(text: str, content_type: str) -> Iterable[Metric]:

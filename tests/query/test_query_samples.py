@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import random
 import threading
 from collections.abc import Iterator
 
@@ -82,6 +83,30 @@ def test_only_wanted_families_are_parsed() -> None:
     page = '# TYPE a counter\na_total 1\n# TYPE ab counter\nab_total{x="a_total 7"} 2\n# EOF\n'
     assert list(PageReader(["a"]).samples(page, "application/openmetrics-text")) == [("a_total", {}, 1.0)]
     assert list(PageReader(["ab"]).samples(page, "text/plain")) == [("ab_total", {"x": "a_total 7"}, 2.0)]
+
+
+def test_a_mangled_page_is_refused_and_nothing_worse() -> None:
+    """A page cut off or garbled in transit must cost one scrape, not the scraping thread."""
+    page = (
+        '# TYPE a counter\na_total{x="1",y="a b"} 1 # {trace_id="x"} 1 1\n# TYPE h histogram\n'
+        'h_bucket{le="1"} 1\nh_bucket{le="+Inf"} 2\nh_count 2\nh_sum 3\n'
+    )
+    chance = random.Random(1)
+    reader = PageReader(["a", "h"])
+    refused = 0
+    for _ in range(1500):
+        mangled = list(page)
+        for _ in range(chance.randint(1, 4)):
+            place = chance.randrange(len(mangled))
+            mangled[place : place + chance.randint(0, 2)] = chance.choice(
+                ["", '"', "{", "}", "=", "\\", "\n", "#", " "]
+            )
+        for kind in ("application/openmetrics-text", "text/plain"):
+            try:
+                list(reader.samples("".join(mangled), kind))
+            except ValueError:
+                refused += 1
+    assert refused > 500
 
 
 @pytest.fixture
