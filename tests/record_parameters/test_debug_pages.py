@@ -11,6 +11,7 @@ import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from starlette.routing import Mount, Route
 
 from otelkit.errors import OtelkitError, UsageError
 from otelkit.model import Generation, Outcome, SpanIdentity
+from otelkit.record.call_sites import CallSiteParameters
 from otelkit.record.parameters.process import ProcessParameters
 from otelkit.record.traces import TraceRing
 from otelkit.record.web import asgi, wsgi
@@ -141,6 +143,39 @@ def test_trace_finds_timelines_by_session_and_by_trace(kind: str) -> None:
         }
         assert one["parameters"]["max_tokens"] == 8 and one["parameters"]["api_key"] == "[redacted]"
         assert one["parameters"]["system_prompt"].startswith("sha256:")
+
+
+def test_vars_show_what_call_sites_use_though_nothing_was_declared() -> None:
+    """If this fails, the page is empty for a service that keeps its parameters to itself."""
+    process = ProcessParameters()
+    pages = DebugPages(True, token="", parameters=process)
+    sink = process.attach(Kept(), "chat")
+    process.store.set("top_p", 0.5)
+
+    def call(at: float, model: str, **parameters: Any) -> None:
+        site, start = replace(SITE, model=model), int(at * 1e9)
+        sink.generation(lambda: Generation(site, start, start + 1, parameters=parameters))
+
+    call(100.0, "a", max_tokens=256, top_p=0.5, system_prompt="Be kind.")
+    call(110.0, "a", max_tokens=512, top_p=0.5, system_prompt="Be kind.")
+    call(120.0, "a", max_tokens=512, top_p=0.5, system_prompt="Be kind.")
+    call(115.0, "b")
+    page = pages.answer("GET", "/debug/vars", "", Caller("127.0.0.1", {"host": "localhost"}))
+    other, one = json.loads(page.body)["call_sites"]
+    assert (other["model"], other["calls"], other["parameters"]) == ("b", 1, [])
+    assert (one["model"], one["calls"], one["last_call_at"]) == ("a", 3, 120.0)
+    shown = {each["name"]: each for each in one["parameters"]}
+    assert shown["max_tokens"] == {"name": "max_tokens", "value": 512, "source": "observed", "since": 110.0}
+    assert (shown["top_p"]["source"], shown["top_p"]["since"]) == ("declared", 100.0)
+    assert shown["system_prompt"]["value"].startswith("sha256:")
+
+
+def test_call_sites_are_bounded() -> None:
+    """If this fails, a service with a model per customer fills its memory."""
+    sites = CallSiteParameters(max_sites=3)
+    for number in (1, 2, 3, 1, 4):
+        sites.add(Generation(replace(SITE, model=str(number)), START, START + 1))
+    assert [site.model for site, _ in sites.all()] == ["4", "1", "3"]
 
 
 def test_a_timeline_is_json_whatever_the_model_answered() -> None:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from otelkit.model import Sink
+from otelkit.model import Generation, Sink
+from otelkit.record.call_sites import CallSiteParameters
 from otelkit.record.parameters.calls import CallObserver
 from otelkit.record.parameters.flags import FlagValues
 from otelkit.record.parameters.reporting import Reporter
@@ -31,6 +32,7 @@ class ProcessParameters:
         self.watcher = FileWatcher(self.store, self.reporter)
         self.signal = ReloadSignal(self.watcher.request_reload)
         self.traces = TraceRing()
+        self.call_sites = CallSiteParameters()
         self.flags = FlagValues()
 
     def watch(
@@ -71,9 +73,14 @@ class ProcessParameters:
 
     def attach(self, sink: Sink, service: str) -> Sink:
         """Report changes to ``sink``; returns the sink to hand generations to, which passes them on to it."""
-        observer = CallObserver(sink, self.store, self.reporter, self.traces.add)
+        observer = CallObserver(sink, self.store, self.reporter, self._keep)
         self.reporter.attach(sink, service)
         return observer
+
+    def _keep(self, generation: Generation) -> None:
+        if self.traces.capacity:
+            self.traces.add(generation)
+            self.call_sites.add(generation)
 
     def input_counts(self) -> Mapping[tuple[str, str], int]:
         """How often parameters came from outside: ``semconv.METRIC_PARAMETER_INPUTS`` by (input, outcome)."""
@@ -84,6 +91,7 @@ class ProcessParameters:
         self.reporter.after_fork()
         self.store.after_fork()
         self.traces.after_fork()
+        self.call_sites.after_fork()
         self.watcher.after_fork()
 
 

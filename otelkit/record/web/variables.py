@@ -9,10 +9,13 @@ import os
 import time
 from typing import Any
 
-from otelkit.model import UNSET, canonical
+from otelkit.model import UNSET, CallSite, ChangeSource, canonical
+from otelkit.record.call_sites import SiteParameters
+from otelkit.record.parameters.fingerprint import fingerprint
 from otelkit.record.parameters.process import ProcessParameters
 from otelkit.record.parameters.snapshot import Entry, Key, Layer
 from otelkit.record.redaction import exported
+from otelkit.record.stable import stable_text
 
 
 def variables(parameters: ProcessParameters) -> dict[str, Any]:
@@ -45,6 +48,7 @@ def variables(parameters: ProcessParameters) -> dict[str, Any]:
             }
             for key, entry in sorted(snapshot.entries.items(), key=lambda item: (item[0][1], item[0][0]))
         ],
+        "call_sites": [_call_site(parameters, site, used) for site, used in parameters.call_sites.all()],
         "flags": [
             {
                 "name": flag.key,
@@ -61,6 +65,34 @@ def variables(parameters: ProcessParameters) -> dict[str, Any]:
             {"input": source, "outcome": outcome, "count": count}
             for (source, outcome), count in sorted(parameters.input_counts().items())
         ],
+    }
+
+
+def _call_site(parameters: ProcessParameters, site: CallSite, used: SiteParameters) -> dict[str, Any]:
+    """What the last call of a call site was given; a value equal to a declared one is taken for that one."""
+    snapshot = parameters.store.snapshot()
+    described = []
+    for name, value in used.values.items():
+        entry = snapshot.entry(name)
+        declared = entry is not None and stable_text(entry.value) == stable_text(value)
+        described.append(
+            {
+                "name": name,
+                "value": exported(name, value),
+                "source": entry.source if entry is not None and declared else ChangeSource.OBSERVED.value,
+                "since": used.since[name],
+            }
+        )
+    return {
+        "service": site.service,
+        "provider": site.provider,
+        "operation": site.operation,
+        "model": site.model,
+        "route": site.location,
+        "calls": used.calls,
+        "last_call_at": used.last_call_at,
+        "fingerprint": fingerprint(used.values),
+        "parameters": described,
     }
 
 
