@@ -75,6 +75,24 @@ def rules(
         click.echo(path)
 
 
+@command.command("all")
+@spec_option
+@click.option(
+    "--check", is_flag=True, help="Write nothing; show differences and exit with 3 if there are any."
+)
+@click.pass_context
+def everything(context: click.Context, spec: SpecOption, check: bool) -> None:
+    """Rules with their tests, and dashboards, each into its usual folder."""
+    findings = False
+    for part, options in ((rules, {"with_tests": True}), (generate_dashboards.command, {})):
+        try:
+            context.invoke(part, spec=spec, check=check, **options)
+        except click.exceptions.Exit as stopped:
+            findings = findings or bool(stopped.exit_code)
+    if findings:
+        context.exit(_FINDING)
+
+
 _TO_FILE = click.option(
     "-o",
     "--output",

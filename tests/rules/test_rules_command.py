@@ -53,6 +53,20 @@ def test_a_wrong_spec_is_told_on_stderr(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_committed_files_are_what_the_command_writes() -> None:
+    """Who has no Python starts the stack with these files; they must not lag behind the code."""
+    done = otelkit("generate", "all", "--check", cwd=Path(__file__).parents[2])
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_all_tells_every_difference(tmp_path: Path) -> None:
+    """One stale folder must not hide another."""
+    done = otelkit("generate", "all", "--check", cwd=tmp_path)
+    assert done.returncode == 3
+    assert "rules/latency.rules.yaml: is missing" in done.stdout
+    assert "dashboards/otelkit-causal.json: is missing" in done.stdout
+
+
 @pytest.mark.prometheus
 def test_standard_output_is_one_valid_rule_file(tmp_path: Path, promtool_binary: Path) -> None:
     """`-o -` is for pipes: it must be a file that Prometheus takes."""
