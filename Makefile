@@ -11,13 +11,13 @@ READY := $(VENV)/.otelkit-ready
 DEMO_ARGS ?=
 TEST_ARGS ?=
 
-.PHONY: demo test check format clean prometheus
+.PHONY: demo test check format clean tools
 
-demo: $(READY) prometheus
-	@$(BIN)/otelkit demo $(DEMO_ARGS)
+demo: $(READY) tools
+	@scripts/with-tools $(BIN)/otelkit demo $(DEMO_ARGS)
 
-test: $(READY) prometheus
-	@$(BIN)/python -m pytest $(TEST_ARGS)
+test: $(READY) tools
+	@scripts/with-tools $(BIN)/python -m pytest $(TEST_ARGS)
 
 check: $(READY)
 	@$(BIN)/ruff check .
@@ -30,8 +30,9 @@ format: $(READY)
 	@$(BIN)/ruff check --fix .
 
 # Where Prometheus can't be fetched, the demo scrapes in process and tests say why they are skipped.
-prometheus:
+tools: $(READY)
 	@scripts/fetch-prometheus || echo "going on without Prometheus" >&2
+	@scripts/fetch-libgomp $(BIN)/python || echo "going on without the model's engine" >&2
 
 # The virtual environment is complete only when this file is newer than what defines it. pip learnt to read dependency
 # groups in 25.1; a Debian's own is older.
