@@ -101,6 +101,7 @@ def instrument(
     """
     global _current
     if os.environ.get(OTEL_SDK_DISABLED, "").strip().lower() == "true":
+        process.watch_from_environment()  # the service's own parameters are no telemetry
         return None
     with _lock:
         if _current is None:

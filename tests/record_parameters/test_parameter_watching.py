@@ -357,14 +357,19 @@ def test_the_environment_names_files_and_a_bad_one_never_stops_the_start(tmp_pat
     good.write_text("[llm]\nlimit = 5\n")
     bad.write_text("{")
     program = """
-        from otelkit.record import parameters
+        import otelkit
+        from otelkit import parameters
         from otelkit.record.parameters.process import process
-        process.watch_from_environment()
+        assert otelkit.instrument() is None, "values are the service's, also when telemetry is off"
         print(parameters.get("limit"), sorted(process.input_counts().items()))
         """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)],
-        env={**os.environ, "OTELKIT_PARAMETERS_FILE": f"{good}#llm{os.pathsep}{bad}"},
+        env={
+            **os.environ,
+            "OTELKIT_PARAMETERS_FILE": f"{good}#llm{os.pathsep}{bad}",
+            "OTEL_SDK_DISABLED": "true",
+        },
         capture_output=True,
         text=True,
         timeout=60,

@@ -29,7 +29,7 @@ def test_every_variable_is_on_the_page_and_none_that_does_not_exist() -> None:
         server.HOST_VARIABLE,
         ENVIRONMENT_PREFIX,
     }
-    assert set(re.findall(r"OTELKIT_[A-Z_]+", PAGE)) == variables
+    assert set(re.findall(r"\bOTELKIT_[A-Z_]+", PAGE)) == variables
 
 
 def test_every_public_function_is_on_the_page() -> None:
