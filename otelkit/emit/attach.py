@@ -13,7 +13,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.environment_variables import OTEL_BSP_SCHEDULE_DELAY
 from opentelemetry.sdk.trace import TracerProvider
 
-from otelkit.emit.hook import ProviderHook, processors_of
+from otelkit.emit.hook import ProviderHook, all_processors, processors_of
 from otelkit.emit.otlp.delivery import DEFAULT_TIMEOUT, Delivery, shut_down
 from otelkit.emit.otlp.discover import sender_like, timeout_of
 from otelkit.emit.otlp.exporters import BufferedSpanExporter
@@ -82,11 +82,11 @@ class Attachment:
         """The route for the provider now in use, and its processors: both may be set late. Background thread
         only."""
         provider = trace.get_tracer_provider()
-        processors = processors_of(provider) if isinstance(provider, TracerProvider) else ()
-        if provider is not self._provider or processors != self._processors:
+        processors = all_processors(provider)
+        if provider is not self._provider or processors is not self._processors:
             self._route.ship()
             self._provider, self._processors = provider, processors
-            self._route = self._find(provider, processors)
+            self._route = self._find(provider)
         return self._route
 
     def promoted(self, trace_id: int, *, promote: bool) -> bool:
@@ -99,11 +99,12 @@ class Attachment:
             promotion.promote(trace_id)
         return promotion.is_promoted(trace_id)
 
-    def _find(self, provider: trace.TracerProvider, processors: Sequence[Any]) -> Route:
+    def _find(self, provider: trace.TracerProvider) -> Route:
         if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
             return NoRoute()
         if not isinstance(provider, TracerProvider):
             return TracerRoute(provider)
+        processors = processors_of(provider)
         exporters = exporters_of(processors)
         if exporters == []:
             return NoRoute()

@@ -42,9 +42,13 @@ class ProviderHook(SpanProcessor):
 
 def processors_of(provider: TracerProvider) -> tuple[Any, ...]:
     """The user's span processors; an empty tuple when they can't be seen."""
+    return tuple(p for p in all_processors(provider) if not isinstance(p, ProviderHook))
+
+
+def all_processors(provider: object) -> tuple[Any, ...]:
+    """The provider's own tuple of processors: another one as soon as one is added."""
     multi = getattr(provider, "_active_span_processor", None)
-    processors = getattr(multi, "_span_processors", ())
-    return tuple(processor for processor in processors if not isinstance(processor, ProviderHook))
+    return getattr(multi, "_span_processors", ())
 
 
 def _pass_on(provider: TracerProvider, span: ReadableSpan) -> None:

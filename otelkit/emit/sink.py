@@ -18,6 +18,9 @@ from otelkit.model import CallSite, Generation, ParameterChange
 from otelkit.record import guard
 
 FORK_WAIT_SECONDS: Final = 1.0
+REST_SECONDS: Final = 0.05
+"""Pause after a round of work. Under load one wake-up then serves all generations that ended meanwhile;
+waking for each would cost more than the work on a short one."""
 
 
 @dataclass(slots=True)
@@ -56,6 +59,8 @@ class QueueSink:
         self._thread: threading.Thread | None = None
         self._starting = threading.RLock()
         """Reentrant, for a finaliser that runs while the thread is started and ends a generation itself."""
+        self._hurry = threading.Event()
+        """Set while somebody waits for a flush."""
         self._working = threading.Lock()
         """Held while an item is worked on, so that a fork finds no lock of the metrics taken by the thread.
         """
@@ -107,6 +112,7 @@ class QueueSink:
     def _ask(self, request: _Flush, timeout: float) -> bool:
         if self._queue is None or self._thread is None:
             return True
+        self._hurry.set()
         self._queue.put(request)
         return request.done.wait(timeout)
 
@@ -122,40 +128,61 @@ class QueueSink:
             return self._queue
 
     def _run(self, waiting: queue.SimpleQueue[_Item]) -> None:
-        while self._work_next(waiting):
-            pass  # nothing of a generation is held on to while the thread waits for the next
+        # Nothing of a generation is held on to here, while the thread waits for the next.
+        while self._round(waiting):
+            self._hurry.wait(REST_SECONDS)
 
-    def _work_next(self, waiting: queue.SimpleQueue[_Item]) -> bool:
-        """Work on the next item, or on nothing when spans are due; False when asked to stop."""
+    def _round(self, waiting: queue.SimpleQueue[_Item]) -> bool:
+        """Wait for an item or for spans to be due, and work off all there is; False when asked to stop."""
         try:
             item: _Item | None = waiting.get(timeout=self._pipeline.due_in())
         except queue.Empty:
             item = None
+        while item is not None:
+            self._guarded(item)
+            if isinstance(item, _Flush):
+                self._hurry.clear()
+                item.done.set()
+                if item.stop:
+                    return False
+            try:
+                item = waiting.get_nowait()
+            except queue.Empty:
+                item = None
+        self._guarded(None)
+        return True
+
+    def _guarded(self, item: _Item | None) -> None:
         try:
             with self._working:
                 self._work(item)
         except Exception:
-            guard.fault("work on a finished generation")
-        finally:
             if isinstance(item, _Flush):
                 item.done.set()
-        return not (isinstance(item, _Flush) and item.stop)
+            guard.fault("work on a finished generation")
 
     def _work(self, item: _Item | None) -> None:
+        """Work on one item; None stands for the end of a round."""
         pipeline = self._pipeline
-        if self._lost:
-            pipeline.lost(self._drain_lost(), self_metrics.QUEUE_FULL)
-        if isinstance(item, _Flush):
-            pipeline.ship()
-        elif isinstance(item, ParameterChange):
+        if isinstance(item, ParameterChange):
             pipeline.change(item)
-        elif item is not None:
+        elif isinstance(item, _Flush):
+            self._end_round()
+            pipeline.ship()
+        elif item is None:
+            self._end_round()
+        else:
             try:
                 generation = item()
             except Exception:
                 pipeline.lost(1, self_metrics.FAULT)
                 raise
             pipeline.generation(generation)
+
+    def _end_round(self) -> None:
+        pipeline = self._pipeline
+        if self._lost:
+            pipeline.lost(self._drain_lost(), self_metrics.QUEUE_FULL)
         due = pipeline.due_in()
         if due is not None and due <= 0:
             pipeline.ship()
