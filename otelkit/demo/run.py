@@ -40,7 +40,7 @@ services:
   - name: {stack.SERVICE}
     preset: gen_ai
 base_window: 5m
-windows: [15s, 30s, 1m]
+windows: [30s, 1m]
 scrape_interval: {SCRAPE_SECONDS:.0f}s
 evaluation_interval: {SCRAPE_SECONDS:.0f}s
 """

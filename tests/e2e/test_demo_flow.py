@@ -35,6 +35,8 @@ pytestmark = [
 SECONDS = 70.0
 CHANGE_AT = 35.0
 LONG_ANSWERS = 20
+NEAR = 3
+"""Seconds within which both sources must show the same."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ def test_change_is_noticed_and_found_to_have_moved_p99(flow: Flow) -> None:
     (finding,) = flow.result.explanation.findings
     assert (finding.change.parameter, finding.change.old, finding.change.new) == (
         "max_tokens",
-        4,
+        BASE_SETTINGS["max_tokens"],
         LONG_ANSWERS,
     )
     # Noticed by the first call that uses it, which comes with the next arrival.
@@ -186,13 +188,23 @@ def test_both_sources_show_the_same_p99(flow: Flow) -> None:
     assert ours.bucket_bounds is not None and theirs.bucket_bounds is not None
     assert np.array_equal(ours.bucket_bounds, theirs.bucket_bounds)
     a, b = ours.quantiles[0.99], theirs.quantiles[0.99]
-    known = np.isfinite(a) & np.isfinite(b)
-    assert known.sum() > 0.7 * len(a)
-    buckets_a, buckets_b = (np.searchsorted(ours.bucket_bounds, values[known]) for values in (a, b))
-    # Two scrapers never look at the same instant: for a moment one has an answer in its window that the
-    # other has not. Within one bucket's interpolation means the same bucket or the one beside it.
-    assert np.mean(np.abs(buckets_a - buckets_b) <= 1) > 0.9
-    assert np.median(np.abs(a[known] - b[known]) / b[known]) < 0.05
+    assert np.isfinite(a).mean() > 0.7
+    # Two scrapers never look at the same instant, and a rule is evaluated after the scrape: one source
+    # shows a new answer up to two seconds before the other. So each value must agree, within one bucket's
+    # interpolation, with what the other source shows about then.
+    settled = []
+    agreeing = []
+    for index in range(NEAR, len(a) - NEAR):
+        about_then = b[index - NEAR : index + NEAR + 1]
+        if not (np.isfinite(a[index]) and np.isfinite(about_then).all()):
+            continue
+        bucket = np.searchsorted(ours.bucket_bounds, a[index])
+        lowest, highest = np.searchsorted(ours.bucket_bounds, [about_then.min(), about_then.max()])
+        agreeing.append(lowest - 1 <= bucket <= highest + 1)
+        if lowest == highest:
+            settled.append(abs(a[index] / b[index] - 1))
+    assert len(agreeing) > 0.6 * len(a) and np.mean(agreeing) > 0.98
+    assert len(settled) > 10 and np.median(settled) < 0.05
 
 
 def test_page_and_json_are_there(flow: Flow) -> None:
