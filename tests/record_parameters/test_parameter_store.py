@@ -103,6 +103,13 @@ def test_values_that_readers_get_are_theirs_to_change() -> None:
     store.get("stop").append("User:")
     store.snapshot()["stop"].append("User:")
     assert store.get("stop") == ["\n"]
+    given = {"level": ["high"]}
+    store.set("safety", given)
+    given["level"].append("low")
+    assert store.get("safety") == {"level": ["high"]}
+    locks = [threading.Lock()]
+    store.set("locks", locks)
+    assert store.get("locks") == locks, "what can't be copied is still a value"
 
 
 def test_limits_are_kept_and_all_problems_are_told_at_once() -> None:
@@ -182,6 +189,20 @@ def test_nothing_is_a_change_before_the_first_call_and_everything_after() -> Non
     assert (first.service, first.source, first.first_seen) == ("chat", ChangeSource.DECLARED, 2_000.0)
     assert first.origin == "admin page"
     assert declared.sink.changes[1].origin.startswith("test_parameter_store.py:test_nothing_is_a_change")
+
+
+def test_declaring_a_parameter_late_is_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, each module imported after the first call reports its parameters as changes."""
+    declared = Declared()
+    store = declared.store
+    store.call_begins()
+    monkeypatch.setenv("OTELKIT_PARAMETER_TOP_P", "0.5")
+    store.register("top_p", 0.9)
+    store.register("limit", 10)
+    store.register("top_p", 0.8)
+    assert declared.sink.changes == []
+    store.register("limit", 20)
+    assert declared.sink.steps == [("limit", 10, 20)], "another default is another value"
 
 
 def test_a_read_value_that_is_replaced_is_a_change_without_any_call() -> None:

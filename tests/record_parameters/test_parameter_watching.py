@@ -64,6 +64,7 @@ def test_an_edited_file_is_a_change_that_names_the_file_and_its_owner(watched: W
     watched.watcher.watch(watched.path)
     assert watched.get("max_tokens") == 256
     before = len(watched.sink.changes)
+    assert before == 0, "that there is a file now is no change"
     watched.path.write_text("# more\nmax_tokens: 1024\ntemperature: 0.70\nstop: [a]\n")
     until(lambda: watched.get("max_tokens") == 1024)
     changes = [change for change in watched.sink.changes[before:] if change.effective_at is None]

@@ -58,12 +58,12 @@ class Entry:
     __slots__ = ("act", "change", "first_use", "layer", "loaded_at", "mutable", "value")
 
     def __init__(self, value: ParameterValue, layer: Layer, act: Act, loaded_at: float) -> None:
-        self.value = value
+        self.mutable = isinstance(value, list | dict | set | bytearray)
+        self.value = _copied(value) if self.mutable else value
         self.layer = layer
         self.act = act
         self.loaded_at = loaded_at
         """Unix seconds."""
-        self.mutable = not isinstance(value, str | int | float | bool | tuple | None)
         self.first_use: FirstUse | None = None
         """None while the value is loaded but not in use."""
         self.change: ParameterChange | None = None
@@ -73,6 +73,14 @@ class Entry:
     def source(self) -> str:
         """Name of the source for people."""
         return LAYER_NAMES[self.layer] if self.layer < Layer.CODE else self.act.source.value
+
+
+def _copied(value: ParameterValue) -> ParameterValue:
+    """A copy, so that what one holder does to a list or mapping is not seen by others."""
+    try:
+        return copy.deepcopy(value)
+    except Exception:  # something inside can't be copied, such as a lock
+        return copy.copy(value)
 
 
 class Snapshot(Mapping[str, ParameterValue]):
@@ -112,7 +120,7 @@ class Snapshot(Mapping[str, ParameterValue]):
             return default
         if entry.first_use is None:
             self._used(entry)
-        return copy.deepcopy(entry.value) if entry.mutable else entry.value
+        return _copied(entry.value) if entry.mutable else entry.value
 
     def __getitem__(self, name: str) -> ParameterValue:
         entry = self.entry(name)

@@ -142,8 +142,9 @@ class ParameterStore:
                 raise ConfigError(problems, hint="Give the parameter other limits or another value.")
             self._limits[key] = limits
             act = Act(ChangeSource.DECLARED, caller("otelkit"))
-            changes, _ = self._write(Layer.DEFAULT, {key: default}, act)
-            changes += self._read_environment(key, env or ENVIRONMENT_PREFIX + _variable(name), limits)
+            # The environment first: the default that it covers is then never in force.
+            changes = self._read_environment(key, env or ENVIRONMENT_PREFIX + _variable(name), limits)
+            changes += self._write(Layer.DEFAULT, {key: default}, act, report_new=False)[0]
             entry = self._snapshot.entry(name, scope)
         self._report(changes)
         return entry.value if entry else UNSET
@@ -194,8 +195,13 @@ class ParameterStore:
             absent = {key: UNSET for key in self._layers[Layer.CODE] if key[0] == scope}
             self.apply(Layer.CODE, absent | {(scope, name): value for name, value in values.items()}, act)
 
-    def apply(self, layer: Layer, values: Mapping[Key, ParameterValue], act: Act) -> bool:
+    def apply(
+        self, layer: Layer, values: Mapping[Key, ParameterValue], act: Act, *, report_new: bool = True
+    ) -> bool:
         """Put values of one layer in force at once; UNSET removes one. Returns whether the set has changed.
+
+        Args:
+            report_new: whether a parameter that had no value at all has changed by getting one.
 
         Raises:
             ConfigError: values outside limits, one problem each; nothing has changed.
@@ -204,7 +210,7 @@ class ParameterStore:
             checked, problems = self.checked(values)
             if problems:
                 raise ConfigError([f"{name}: {problem}" for (_, name), problem in problems.items()])
-            changes, changed = self._write(layer, checked, act)
+            changes, changed = self._write(layer, checked, act, report_new=report_new)
         self._report(changes)
         return changed
 
@@ -265,7 +271,7 @@ class ParameterStore:
 
     # --- within --------------------------------------------------
     def _write(
-        self, layer: Layer, values: Mapping[Key, ParameterValue], act: Act
+        self, layer: Layer, values: Mapping[Key, ParameterValue], act: Act, *, report_new: bool
     ) -> tuple[list[ParameterChange], bool]:
         """Under the lock: change one layer, and put the set that results in force."""
         at = self._now()
@@ -283,7 +289,8 @@ class ParameterStore:
         for weaker in sorted(self._layers):
             resolved.update(self._layers[weaker])
         before = self._snapshot
-        changes = self._changes(before.entries, resolved, values, act, at)
+        reported = [key for key in values if report_new or key in before.entries]
+        changes = self._changes(before.entries, resolved, reported, act, at)
         changed = any(before.entries.get(key) is not resolved.get(key) for key in values)
         if changed:
             self._snapshot = Snapshot(resolved, before.version + 1, self._used)
@@ -293,7 +300,7 @@ class ParameterStore:
         self,
         before: Mapping[Key, Entry],
         after: Mapping[Key, Entry],
-        keys: Mapping[Key, ParameterValue],
+        keys: Sequence[Key],
         act: Act,
         at: float,
     ) -> list[ParameterChange]:
@@ -339,7 +346,7 @@ class ParameterStore:
             return []
         self.counts.add(counts.ENVIRONMENT, counts.APPLIED)
         act = Act(ChangeSource.DECLARED, f"environment variable {variable}")
-        return self._write(Layer.ENVIRONMENT, {key: value}, act)[0]
+        return self._write(Layer.ENVIRONMENT, {key: value}, act, report_new=False)[0]
 
 
 def _problem(limits: Limits, value: ParameterValue) -> str:

@@ -229,7 +229,9 @@ class FileWatcher:
             for name in {**before, **after}
             if stable_text(after.get(name, UNSET)) != stable_text(before.get(name, UNSET))
         }
-        changed = self._store.apply(Layer.FILE, news, Act(ChangeSource.CONFIG_FILE, origin))
+        changed = self._store.apply(
+            Layer.FILE, news, Act(ChangeSource.CONFIG_FILE, origin), report_new=file.loaded_at is not None
+        )
         file.values, file.loaded_at = values, self._now()
         file.problems, file.failed_at = (), None
         self._store.counts.add(counts.FILE, counts.APPLIED if changed else counts.UNCHANGED)
