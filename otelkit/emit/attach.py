@@ -144,6 +144,8 @@ class Attachment:
     def after_fork(self) -> None:
         """In the child: nothing that waits is ours, connections and threads are gone."""
         self._lock = threading.Lock()
+        if self._promotion is not None:
+            self._promotion.after_fork()
         self._provider, self._processors, self._route = None, (), NoRoute()
         for _, delivery in self._deliveries.values():
             delivery.after_fork()

@@ -68,6 +68,12 @@ class Promotion:
         for span in spans:
             self._export(_sampled(span))
 
+    def after_fork(self) -> None:
+        """In the child: another thread may have held the lock, and what is held is the parent's."""
+        self._lock = threading.Lock()
+        self._held.clear()
+        self._count = 0
+
     def is_promoted(self, trace_id: int) -> bool:
         return trace_id in self._promoted
 

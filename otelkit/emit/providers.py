@@ -4,8 +4,8 @@ What is exported where, by variable:
 
 * ``OTEL_TRACES_EXPORTER`` / ``OTEL_LOGS_EXPORTER`` name exporters; ``none`` means none.
 * Where they are not set, OTLP is used if ``OTEL_EXPORTER_OTLP_ENDPOINT`` or the signal's own endpoint is set.
-  Without either nothing is exported: a program must not log connection errors because nobody listens on
-  localhost:4318.
+  Without either there is no provider: spans that nobody gets would cost each call, and a program must not log
+  connection errors because nobody listens on localhost:4318.
 * Where no protocol is set it is ``http/protobuf``, as the specification says, except for port 4317, which is
   gRPC's.
 """
@@ -54,6 +54,8 @@ HTTP: Final = "http/protobuf"
 GRPC: Final = "grpc"
 GRPC_PORT: Final = 4317
 _OTLP_NAMES: Final = {"otlp": "", "otlp_proto_http": HTTP, "otlp_proto_grpc": GRPC}
+_TRACES: Final = ("traces", OTEL_TRACES_EXPORTER, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT)
+_LOGS: Final = ("logs", OTEL_LOGS_EXPORTER, OTEL_EXPORTER_OTLP_LOGS_ENDPOINT)
 _STANDARD_SAMPLERS: Final = frozenset(
     {
         "always_on",
@@ -85,18 +87,23 @@ class OwnProviders:
         for delivery in self._event_deliveries:
             delivery.counts = EventCounts(counts)
 
+    def load(self) -> None:
+        """Load now what ``set_up`` will need: imports take time, and the first request waits."""
+        for signal, variable, endpoint in (_TRACES, _LOGS):
+            for name in _exporters(signal, variable, endpoint):
+                _load(f"opentelemetry_{signal}_exporter", name, lambda factory: factory)
+
     def set_up(self) -> None:
         """Set the providers that are missing; those of the user's program stay."""
-        if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-            self._tracer_provider = self._make_tracer_provider()
+        span_exporters, log_exporters = _exporters(*_TRACES), _exporters(*_LOGS)
+        if span_exporters and isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+            self._tracer_provider = self._make_tracer_provider(span_exporters)
             trace.set_tracer_provider(self._tracer_provider)
-        if _no_logger_provider():
-            exporters = _exporters("logs", OTEL_LOGS_EXPORTER, OTEL_EXPORTER_OTLP_LOGS_ENDPOINT)
-            if exporters:
-                self._logger_provider = self._make_logger_provider(exporters)
-                _logs.set_logger_provider(self._logger_provider)
+        if log_exporters and _no_logger_provider():
+            self._logger_provider = self._make_logger_provider(log_exporters)
+            _logs.set_logger_provider(self._logger_provider)
 
-    def _make_tracer_provider(self) -> TracerProvider:
+    def _make_tracer_provider(self, exporters: list[str]) -> TracerProvider:
         # Our own shutdown is bounded; the SDK's, left to itself, waits for a dead collector.
         provider = TracerProvider(
             sampler=_sampler(),
@@ -104,7 +111,7 @@ class OwnProviders:
             shutdown_on_exit=False,
             id_generator=_id_generator(),
         )
-        for name in _exporters("traces", OTEL_TRACES_EXPORTER, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT):
+        for name in exporters:
             exporter = _load("opentelemetry_traces_exporter", name, lambda factory: factory())
             if exporter is None:
                 continue

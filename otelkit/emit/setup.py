@@ -176,6 +176,7 @@ def _set_up(registry: CollectorRegistry, defer_providers: bool) -> Instrumentati
     )
     prepare: Callable[[], None] | None = None
     if defer_providers:
+        own_providers.load()
         prepare = own_providers.set_up
     else:
         own_providers.set_up()

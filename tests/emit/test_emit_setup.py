@@ -98,7 +98,12 @@ def test_grpc_is_taken_by_protocol_or_by_port() -> None:
 
 def test_without_configuration_nothing_is_sent_or_said() -> None:
     """Otherwise trying otelkit would fill the log with refused connections to localhost."""
-    done = run("call(otelkit.instrument())")
+    done = run(
+        """
+        call(otelkit.instrument())
+        assert isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+        """
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -142,15 +147,12 @@ def test_a_script_ends_soon_when_the_collector_is_down() -> None:
     assert "can't deliver" in done.stderr
 
 
-def test_the_metrics_page_has_exemplars_in_openmetrics() -> None:
+def test_the_metrics_page_has_exemplars_in_openmetrics(collector: HttpCollector) -> None:
     """Otherwise Prometheus would find no page, or no way from its buckets to traces."""
     done = run(
         """
         import urllib.request
         handle = otelkit.instrument()
-        from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-        from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-        trace.get_tracer_provider().add_span_processor(SimpleSpanProcessor(InMemorySpanExporter()))
         call(handle)
         assert handle.flush()
         accept = {"accept": "application/openmetrics-text"}
@@ -161,7 +163,11 @@ def test_the_metrics_page_has_exemplars_in_openmetrics() -> None:
         again = otelkit.instrument()
         assert again.page.port
         """,
-        {"OTEL_EXPORTER_PROMETHEUS_PORT": "0", "OTEL_SERVICE_NAME": "chat"},
+        {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
+            "OTEL_EXPORTER_PROMETHEUS_PORT": "0",
+            "OTEL_SERVICE_NAME": "chat",
+        },
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "application/openmetrics-text" in done.stdout
@@ -193,6 +199,7 @@ def test_bad_variables_are_named_and_the_service_starts() -> None:
             "OTELKIT_LATENCY_SLO_SECONDS": "fast",
             "OTEL_EXPORTER_PROMETHEUS_PORT": "x",
             "OTEL_TRACES_SAMPLER": "most",
+            "OTEL_TRACES_EXPORTER": "otlp",
         },
     )
     assert done.returncode == 0
@@ -283,7 +290,11 @@ def test_the_adaptive_sampler_is_found_by_its_name(collector: HttpCollector) -> 
         handle = otelkit.instrument()
         print(trace.get_tracer_provider().sampler.get_description())
         """,
-        {"OTEL_TRACES_SAMPLER": "otelkit_adaptive", "OTEL_TRACES_SAMPLER_ARG": "7"},
+        {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
+            "OTEL_TRACES_SAMPLER": "otelkit_adaptive",
+            "OTEL_TRACES_SAMPLER_ARG": "7",
+        },
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "7/s" in done.stdout

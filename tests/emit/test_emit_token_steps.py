@@ -66,7 +66,7 @@ def same(one: object, other: object) -> bool:
     return one == other or (isinstance(one, float) and math.isnan(one) and isinstance(other, float))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(generations())
 def test_every_field_reads_back(recorded: Generation) -> None:
     """Otherwise a receiver sees other times, parents or numbers than those that were recorded."""
@@ -129,7 +129,7 @@ def text() -> st.SearchStrategy[str]:
     return st.text(st.characters(codec="utf-8"), max_size=30)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(ATTRIBUTES, text(), text(), text(), st.lists(st.integers(1, 300), max_size=4))
 def test_requests_are_what_the_official_classes_would_write(
     resource: dict[str, Any], schema: str, scope: str, version: str, sizes: list[int]

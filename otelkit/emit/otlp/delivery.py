@@ -24,6 +24,8 @@ JITTER: Final = 0.2
 DEFAULT_TIMEOUT: Final = 10.0
 JOIN_GRACE: Final = 0.5
 """Seconds beyond the given time for an attempt that is under way to notice it."""
+_random: Final = random.Random()
+"""Our own, so that a user's seeded stream is left alone."""
 
 
 class Counts(Protocol):
@@ -191,7 +193,7 @@ class Delivery:
             if not reply.retryable:
                 self.counts.dropped(request.items, self_metrics.EXPORT_FAILED)
                 return
-            pause = backoff * random.uniform(1 - JITTER, 1 + JITTER)
+            pause = backoff * _random.uniform(1 - JITTER, 1 + JITTER)
             if reply.retry_after is not None:
                 pause = max(pause, reply.retry_after)
             self._pause(pause, limit)
