@@ -9,7 +9,7 @@ import random
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,26 +49,26 @@ class _Pages:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._lines: dict[str, list[str]] = {}
-        self._kinds: dict[str, str] = {}
+        self._families: dict[str, tuple[str, dict[Hashable, tuple[str, list[str]]]]] = {}
 
     def scrape(self, at: float) -> None:
         for family in self.registry.collect():
-            self._kinds[family.name] = family.type
+            _, series = self._families.setdefault(family.name, (family.type, {}))
             for sample in family.samples:
                 if sample.name.endswith("_created"):
                     continue
-                labels = {"job": "scripted", "instance": "scripted:1", **sample.labels}
-                inner = ",".join(f'{key}="{_escaped(value)}"' for key, value in sorted(labels.items()))
-                line = f"{sample.name}{{{inner}}} {floatToGoString(sample.value)} {at:.3f}"
-                self._lines.setdefault(family.name, []).append(line)
+                key = (sample.name, *sample.labels.values())
+                if key not in series:
+                    labels = {"job": "scripted", "instance": "scripted:1", **sample.labels}
+                    inner = ",".join(f'{name}="{_escaped(value)}"' for name, value in sorted(labels.items()))
+                    series[key] = (f"{sample.name}{{{inner}}}", [])
+                series[key][1].append(f"{floatToGoString(sample.value)} {at:.3f}")
 
     def text(self) -> str:
         parts = []
-        for name, lines in self._lines.items():
-            kind = "gauge" if self._kinds[name] == "info" else self._kinds[name]
-            series = sorted(lines, key=lambda line: line.rsplit(" ", 2)[0])  # stable: times stay in order
-            parts += [f"# TYPE {name} {kind}", *series]
+        for name, (kind, series) in self._families.items():
+            parts.append(f"# TYPE {name} {kind}")
+            parts += [f"{start} {rest}" for start, samples in series.values() for rest in samples]
         return "\n".join([*parts, "# EOF", ""])
 
 

@@ -22,6 +22,8 @@ from otelkit.dashboards.preview.prometheus import PrometheusApi
 from otelkit.dashboards.preview.variables import resolve
 
 _SCRIPTS: Final = ("units.js", "charts.js", "page.js")
+_ALWAYS_FILLED: Final = frozenset({"row", "text", "stat"})
+"""Kinds of panel that show something without data: a count of nothing is 0."""
 _NAMED_COLOURS: Final = {
     "red": "#e02f44",
     "orange": "#ff780a",
@@ -56,7 +58,7 @@ def render_preview(
         titled = {**panel, "title": variables.replace(panel.get("title", ""))}
         panels.append(draw(titled, fetch(panel, api, variables, span), span))
     problems = [*variables.problems, *problems]
-    if panels and all(panel["empty"] for panel in panels if panel["kind"] not in ("row", "text")):
+    if panels and all(panel["empty"] for panel in panels if panel["kind"] not in _ALWAYS_FILLED):
         problems.append(f"{api.url} has no data for any panel in this span")
     scripts = [echarts.library(), *map(_asset, _SCRIPTS)]
     return (

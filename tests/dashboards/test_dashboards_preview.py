@@ -1,0 +1,288 @@
+"""Pictures of dashboards: what is computed for them, and the page in a real browser."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import struct
+from collections.abc import Iterator
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from click.testing import CliRunner
+from dashboards_history import CHAT, SPEC, FilledPrometheus
+
+from otelkit.cli.main import cli
+from otelkit.dashboards import documents
+from otelkit.dashboards.grafana import panels_of
+from otelkit.dashboards.preview import PrometheusApi, Span, render_preview
+from otelkit.dashboards.preview.frames import legend_text, table_frame, transform
+from otelkit.dashboards.preview.variables import Variables
+from otelkit.errors import BackendUnreachable, OtelkitError, UsageError
+
+NO_TRACES = {"Slow calls", "Calls with a stall"}
+"""Panels that ask Tempo, which the preview does not."""
+
+
+def _render(filled: FilledPrometheus, document: dict[str, Any], **chosen: list[str]) -> str:
+    with PrometheusApi(filled.url) as api:
+        return render_preview(document, api, Span(filled.start, filled.end, 15), chosen=chosen, zone=UTC)
+
+
+def _data(page: str) -> dict[str, Any]:
+    match = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
+    assert match
+    found: dict[str, Any] = json.loads(match[1])
+    return found
+
+
+def _panel(page: str, title: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(one for one in _data(page)["panels"] if one["title"] == title)
+    return found
+
+
+@pytest.fixture(scope="module")
+def browser(chromium_path: Path) -> Iterator[Any]:
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=str(chromium_path), args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+@pytest.mark.prometheus
+@pytest.mark.browser
+@pytest.mark.parametrize("uid", documents(SPEC))
+def test_every_panel_is_drawn_in_a_browser(
+    uid: str, filled: FilledPrometheus, browser: Any, tmp_path: Path
+) -> None:
+    """A script error in one panel would leave the ones after it blank; a request would break offline use."""
+    path = tmp_path / "page.html"
+    path.write_text(_render(filled, documents(SPEC)[uid]), encoding="utf-8")
+    errors: list[str] = []
+    requests: list[str] = []
+    tab = browser.new_page(viewport={"width": 1500, "height": 900})
+    tab.on("pageerror", lambda error: errors.append(str(error)))
+    tab.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    tab.on("request", lambda request: requests.append(request.url))
+    tab.goto(path.as_uri())
+    tab.wait_for_selector("html[data-drawn]", timeout=30_000)
+    drawn = tab.evaluate(
+        """() => [...document.querySelectorAll('[data-panel]')].map(panel => ({
+            title: panel.querySelector('h3').textContent,
+            empty: 'empty' in panel.dataset,
+            marks: panel.querySelectorAll('canvas, td, pre, .stat b').length,
+            text: panel.textContent.length }))"""
+    )
+    tab.close()
+    assert errors == []
+    assert requests == [path.as_uri()]
+    assert {one["title"] for one in drawn if one["empty"]} <= NO_TRACES
+    assert [one["title"] for one in drawn if not one["empty"] and not one["marks"]] == []
+
+
+@pytest.mark.prometheus
+def test_the_same_data_give_the_same_bytes(filled: FilledPrometheus) -> None:
+    """Previews under version control would change with every run."""
+    document = documents(SPEC)["otelkit-causal"]
+    assert _render(filled, document) == _render(filled, document)
+
+
+@pytest.mark.prometheus
+def test_it_says_that_it_is_a_preview(filled: FilledPrometheus) -> None:
+    """A picture in a pull request would be taken for Grafana's."""
+    assert "A preview drawn by otelkit, not Grafana" in _render(filled, documents(SPEC)["otelkit-causal"])
+
+
+@pytest.mark.prometheus
+def test_axes_marks_and_colours_are_the_dashboards(filled: FilledPrometheus) -> None:
+    """The picture would not show what the dashboard's overrides say."""
+    page = _render(filled, documents(SPEC)["otelkit-causal"], service=[CHAT])
+    main = _panel(page, "P99 against parameter changes")
+    by_name = {series["name"]: series for series in main["series"]}
+    assert by_name["P99"]["color"] == "red"
+    assert by_name["P99 without causal changes"]["dashed"]
+    assert by_name["max_tokens"]["right"]
+    assert by_name["max_tokens"]["bars"]
+    assert not by_name["P99"]["right"]
+    marks = {(mark["title"], mark["text"].strip(), mark["color"]) for mark in _data(page)["annotations"]}
+    assert ("max_tokens 64 → 256", "causal", "red") in marks
+    assert len(marks) == len(_data(page)["annotations"]) == 4
+
+
+@pytest.mark.prometheus
+def test_heatmap_cells_are_not_cumulative(filled: FilledPrometheus) -> None:
+    """Each bucket would hold all those below it as well, and the picture one dark block."""
+    page = _render(filled, documents(SPEC)["otelkit-token-steps"])
+    heatmap = _panel(page, "Time between tokens")
+    column = [count for x, _, count in heatmap["cells"] if x == 60]
+    with PrometheusApi(filled.url) as api:
+        rate = "sum(rate(gen_ai_client_operation_time_per_output_chunk_seconds_count[1m]))"
+        (total,) = api.at(rate, heatmap["times"][60] / 1000)
+    assert sum(column) == pytest.approx(float(total["value"][1]))
+
+
+@pytest.mark.prometheus
+def test_a_service_that_does_not_exist_is_said(filled: FilledPrometheus) -> None:
+    """A page of empty panels would not say why."""
+    page = _render(filled, documents(SPEC)["otelkit-causal"], service=["<b>none</b>"])
+    assert "variable &#39;Service&#39;: &lt;b&gt;none&lt;/b&gt; is none of its values here" in page
+    assert "<b>none</b>" not in page
+
+
+@pytest.mark.prometheus
+def test_a_span_without_data_is_said(filled: FilledPrometheus) -> None:
+    """An empty Prometheus would look like a broken dashboard."""
+    with PrometheusApi(filled.url) as api:
+        page = render_preview(documents(SPEC)["otelkit-causal"], api, Span(1e9, 1e9 + 3600, 15))
+    assert "has no data for any panel in this span" in page
+    assert "variable &#39;Service&#39; selects nothing" in page
+
+
+@pytest.mark.prometheus
+def test_faulty_queries_and_unknown_parts_are_said_in_their_panel(filled: FilledPrometheus) -> None:
+    """One bad panel would stop the whole picture, or be blank without a word."""
+    document = copy.deepcopy(documents(SPEC)["otelkit-overview"])
+    panels = {panel["title"]: panel for panel in panels_of(document)}
+    panels["P99 by service"]["targets"][0]["expr"] = "sum(("
+    panels["Time per token"]["transformations"] = [{"id": "joinByLabels", "options": {}}]
+    panels["Tokens per second"]["type"] = "piechart"
+    page = _render(filled, document)
+    assert "parse error" in _panel(page, "P99 by service")["problems"][0]
+    assert "'joinByLabels' is not known" in _panel(page, "Time per token")["problems"][0]
+    assert "'piechart' are not drawn" in _panel(page, "Tokens per second")["problems"][0]
+    assert not _panel(page, "Latency of the selection, with traces")["problems"]
+
+
+@pytest.mark.prometheus
+@pytest.mark.browser
+def test_the_command_writes_page_and_picture(
+    filled: FilledPrometheus, chromium_path: Path, tmp_path: Path
+) -> None:
+    """The README's command would not give the pictures in the README."""
+    arguments = ["dashboards", "preview", "otelkit-itself", "--prometheus", filled.url, "-o", str(tmp_path)]
+    arguments += ["--since", str(filled.start), "--until", str(filled.end), "--var", f"service={CHAT}"]
+    result = CliRunner().invoke(cli, [*arguments, "--png", "--browser", str(chromium_path)])
+    assert result.exit_code == 0, result.output
+    page, picture = (Path(line) for line in result.stdout.splitlines())
+    assert page.name == "otelkit-itself.html"
+    header = picture.read_bytes()[:24]
+    assert header.startswith(b"\x89PNG")
+    width, height = struct.unpack(">II", header[16:24])
+    assert width == 1500
+    assert height > 1500
+
+
+def test_pictures_without_a_browser(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without Chromium would give a traceback, and pages would not be written either."""
+    monkeypatch.setenv("PATH", "")
+    result = CliRunner().invoke(cli, ["dashboards", "preview", "--png"])
+    assert isinstance(result.exception, UsageError)
+    assert "no browser for pictures" in str(result.exception)
+    assert "leave --png out" in str(result.exception)
+
+
+def test_a_browser_that_fails(tmp_path: Path) -> None:
+    """The reason would be lost in the browser's own output."""
+    from otelkit.dashboards.preview import take_picture
+
+    broken = tmp_path / "broken"
+    broken.write_text("#!/bin/sh\necho no display >&2\nexit 7\n")
+    broken.chmod(0o755)
+    with pytest.raises(OtelkitError, match="ended with 7: no display"):
+        take_picture(broken, tmp_path / "page.html", tmp_path / "page.png")
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["otelkit-casual"], "no dashboard 'otelkit-casual'; there are otelkit-causal"),
+        (["missing.json"], "missing.json: can't be read"),
+        (["broken.json"], "broken.json: is no JSON"),
+        (["other.json"], "other.json: is no dashboard"),
+    ],
+)
+def test_bad_names_of_dashboards(
+    names: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A typing error would be a traceback."""
+    monkeypatch.chdir(tmp_path)
+    Path("broken.json").write_text("{")
+    Path("other.json").write_text("[]")
+    result = CliRunner().invoke(cli, ["dashboards", "preview", *names])
+    assert isinstance(result.exception, UsageError)
+    assert message in str(result.exception)
+
+
+@pytest.mark.prometheus
+def test_an_unknown_variable_is_refused(filled: FilledPrometheus) -> None:
+    """A misspelt --var would silently show something else."""
+    with pytest.raises(UsageError, match="no variable 'servce'; it has datasource, tempo, service"):
+        _render(filled, documents(SPEC)["otelkit-causal"], servce=["chat"])
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9", "http://prometheus.invalid"])
+def test_a_prometheus_that_does_not_answer(url: str) -> None:
+    """The user would see a stack of HTTP internals, and a script the wrong exit code."""
+    with PrometheusApi(url) as api, pytest.raises(BackendUnreachable, match="no answer"):
+        api.at("up", 0)
+
+
+def test_an_address_that_is_not_prometheus() -> None:
+    """A page of something else would be a JSON error."""
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, text="<html>"))
+    api = PrometheusApi("http://x", httpx.Client(transport=transport))
+    with pytest.raises(BackendUnreachable, match="not as Prometheus does"):
+        api.at("up", 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "replaced"),
+    [
+        ('{s=~"$service"}', '{s=~"chat"}'),
+        ('{s=~"${service:regex}"}', '{s=~"chat"}'),
+        ('{s=~"[[service]]"}', '{s=~"chat"}'),
+        ("[$__range]", "[$__range]"),
+        ('label_replace(x, "a", "$1", "b", "(.*)")', 'label_replace(x, "a", "$1", "b", "(.*)")'),
+        ("$services", "$services"),
+    ],
+)
+def test_variables_are_put_in_as_grafana_does(text: str, replaced: str) -> None:
+    """A query would differ from the one that Grafana runs."""
+    assert Variables({"service": "chat"}).replace(text) == replaced
+
+
+@pytest.mark.parametrize(
+    ("legend", "text"),
+    [
+        ("{{service}} of {{ job }}", "chat of a"),
+        ("{{missing}}", ""),
+        ("__auto", 'up{job="a", service="chat"}'),
+        ("P99", "P99"),
+    ],
+)
+def test_legends(legend: str, text: str) -> None:
+    """Curves would be called otherwise than in Grafana."""
+    assert legend_text(legend, {"__name__": "up", "service": "chat", "job": "a"}) == text
+
+
+def test_rows_that_share_their_labels_are_merged() -> None:
+    """A table would have a row for every query instead of one for every service."""
+    first = table_frame([{"metric": {"s": "a"}, "value": [1, "2"]}], "A", alone=False)
+    second = table_frame(
+        [{"metric": {"s": "a"}, "value": [1, "3"]}, {"metric": {"s": "b"}, "value": [1, "NaN"]}],
+        "B",
+        alone=False,
+    )
+    assert first
+    assert second
+    (merged,), unknown = transform([first, second], [{"id": "merge", "options": {}}])
+    assert unknown == []
+    assert merged.rows() == [
+        {"Time": 1000.0, "s": "a", "Value #A": 2.0, "Value #B": 3.0},
+        {"Time": 1000.0, "s": "b", "Value #A": None, "Value #B": None},
+    ]
