@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 NAMES = ("azure_conv", "azure_code", "mooncake")
+COPIES = 3
 GRAIN = {"azure_conv": 0.0, "azure_code": 0.0, "mooncake": 3.0}
 """Seconds to which the source rounded its arrivals; spread again evenly."""
 
@@ -57,7 +58,7 @@ def work(name: str, rate: float, seconds: float, profile: np.ndarray, rng: np.ra
     own = len(trace.at) / length
     # Operational time runs faster where the profile is high.
     clock = np.concatenate([[0.0], np.cumsum(profile)])
-    copies = max(1, int(np.ceil(rate / own)))
+    copies = max(COPIES, int(np.ceil(rate / own)))
     keep = rate / own / copies
     parts = []
     for _ in range(copies):

@@ -36,6 +36,8 @@ ACCEPTED_UNKNOWN: Final = 5.0
 """The same for a step that nobody recorded."""
 LEFTOVER_CELLS: Final = 3.0
 MOST_STEPS: Final = 12
+WORTH_ASKING: Final = -1.5
+"""Log odds from which on it is asked whether a rival and the change both had effects."""
 AROUND_SECONDS: Final = 900.0
 """How far from a change an unrecorded step competes with it."""
 
@@ -187,16 +189,16 @@ class Claim:
 
     log_bayes: float
     probability: float
-    """That it had an effect, against nothing, against an unrecorded step and against the other changes near
-    it."""
+    """That it had an effect, against nothing, against an unrecorded step and against the other changes near it."""
     rival: int | None
     """The other change that most likely made the step instead, where one is likelier than a tenth."""
     rival_probability: float
+    """That the rival had an effect and this change had none."""
     unknown_probability: float
+    """That there was an unrecorded step and this change had no effect."""
     unknown_place: float
     onset: float
     """Most likely place of the step, in cells."""
-    onset_known: bool
 
 
 def claim(witness: Witness, groups: Sequence[Group], number: int, steps: Sequence[Step]) -> Claim:
@@ -204,33 +206,56 @@ def claim(witness: Witness, groups: Sequence[Group], number: int, steps: Sequenc
     cells = witness.fitted.cells
     own = groups[number]
     taken = [s.place for s in steps if s.owner != number]
-    spread = lags(cells.seconds, own.delay, own.rollout, len(cells.times))
-    log_bayes, chances = change_score(witness, own, spread, taken)
     prior = np.log(EFFECTIVE / (1 - EFFECTIVE))
-    near = min(AROUND_SECONDS / cells.seconds, len(cells.times) / 12)
+
+    def spread(group: Group) -> Lags:
+        return lags(cells.seconds, group.delay, group.rollout, len(cells.times))
+
+    log_bayes, chances = change_score(witness, own, spread(own), taken)
+
+    def beside_it(place: float) -> float:
+        """Log odds of an effect of this change once a step at ``place`` is known."""
+        known = witness.knowing([place])
+        return float(prior + change_score(known, own, spread(own), [*taken, place])[0])
+
     unknown = unknown_scores(witness, cells.seconds, taken)
-    at = np.arange(len(unknown))
-    rival_places = np.array([not prompt(own, float(place), cells.seconds) for place in at])
-    unknown = np.where((np.abs(at - own.place) <= near) & rival_places, unknown, -np.inf)
+    before = min(AROUND_SECONDS / cells.seconds, len(cells.times) / 12)
+    after = spread(own).cells[-1]
+    eligible = [
+        -before <= place - own.place <= after and not prompt(own, float(place), cells.seconds)
+        for place in range(len(unknown))
+    ]
+    unknown = np.where(eligible, unknown, -np.inf)
+    unknown_place = int(np.argmax(unknown))
+    somebody = float(special.logsumexp(unknown)) if any(eligible) else -np.inf
     credited = {s.owner for s in steps}
-    rivals = {
-        n: prior
-        + change_score(witness, g, lags(cells.seconds, g.delay, g.rollout, len(cells.times)), taken)[0]
-        for n, g in enumerate(groups)
-        if n != number and n not in credited and abs(g.place - own.place) <= near
-    }
-    scores = np.array([0.0, prior + log_bayes, float(special.logsumexp(unknown)), *rivals.values()])
+    rivals = {}
+    for n, group in enumerate(groups):
+        if n != number and n not in credited and abs(group.place - own.place) <= before:
+            score, rival_chances = change_score(witness, group, spread(group), taken)
+            rivals[n] = (
+                prior + score,
+                group.place + float(spread(group).cells[int(np.argmax(rival_chances))]),
+            )
+    best = max(rivals, key=lambda n: rivals[n][0], default=None)
+    rival_odds, rival_place = rivals[best] if best is not None else (-np.inf, 0.0)
+    scores = np.array(
+        [
+            0.0,
+            prior + log_bayes,
+            somebody,
+            somebody + beside_it(float(unknown_place)) if somebody > WORTH_ASKING else -np.inf,
+            rival_odds,
+            rival_odds + beside_it(rival_place) if rival_odds > WORTH_ASKING else -np.inf,
+        ]
+    )
     shares = special.softmax(scores)
-    best_rival = int(np.argmax(shares[3:])) if rivals else 0
-    rival_share = float(shares[3 + best_rival]) if rivals else 0.0
-    place = float(spread.cells[int(np.argmax(chances))])
     return Claim(
         log_bayes=log_bayes,
-        probability=float(shares[1]),
-        rival=list(rivals)[best_rival] if rival_share > 0.1 else None,
-        rival_probability=rival_share,
+        probability=float(shares[1] + shares[3] + shares[5]),
+        rival=best if shares[4] > 0.1 else None,
+        rival_probability=float(shares[4]),
         unknown_probability=float(shares[2]),
-        unknown_place=float(np.argmax(unknown)),
-        onset=own.place + place,
-        onset_known=bool(chances.max() > 0.2),
+        unknown_place=float(unknown_place),
+        onset=own.place + float(spread(own).cells[int(np.argmax(chances))]),
     )

@@ -153,9 +153,11 @@ def prepare(window: Window, service: str) -> Prepared | str:
     if fitted is None:
         return "Too little of the series is known to fit it: read a longer span."
     witness, elsewhere = with_shifts(Witness(fitted), panel, service)
-    guard = min(credit.LATEST_SECONDS / cells.seconds + 2, len(cells.times) / 12)
-    quiet = placebo.quiet(witness, [g.place for g in groups], guard)
-    return Prepared(cells, placebo.calibrated(witness, quiet), tuple(elsewhere), tuple(groups), delay)
+    # Steps that are there would pass for noise; but which are there depends on the noise: found twice.
+    steps = [step.place for step in credit.find_steps(witness, groups)]
+    quiet = placebo.quiet(witness, [*(g.place for g in groups), *steps], placebo.guard(cells))
+    scale = placebo.scale(witness.knowing(steps), quiet)
+    return Prepared(cells, witness.scaled(scale), tuple(elsewhere), tuple(groups), delay)
 
 
 def with_shifts(witness: Witness, panel: Panel, service: str) -> tuple[Witness, list[str]]:
@@ -212,8 +214,9 @@ def judge_window(prepared: Prepared) -> list[Judged]:
     witness, groups, cells = prepared.witness, prepared.groups, prepared.cells
     steps = credit.find_steps(witness, groups)
     knowing = witness.knowing([s.place for s in steps])
-    guard = min(credit.LATEST_SECONDS / cells.seconds + 2, len(cells.times) / 12)
-    quiet = placebo.quiet(witness, [*(g.place for g in groups), *(s.place for s in steps)], guard)
+    quiet = placebo.quiet(
+        witness, [*(g.place for g in groups), *(s.place for s in steps)], placebo.guard(cells)
+    )
     null = placebo.null(knowing, quiet, prepared.delay / cells.seconds)
     owners = {step.owner for step in steps}
     result = []
@@ -247,7 +250,7 @@ def judge_window(prepared: Prepared) -> list[Judged]:
 
 
 def _finding(change: ParameterChange, one: Judged, verdict: Verdict, reason: str, q: float) -> Finding:
-    log_effect = (one.effect.mean, one.effect.quantile(0.025), one.effect.quantile(0.975))
+    log_effect = (one.effect.mean, *one.effect.interval)
     ratio = Interval(*(float(np.expm1(v)) for v in log_effect))
     level = summary.p99_after(one.cells, one.group.place, fitting.WIDTH_SECONDS)
     seconds = None

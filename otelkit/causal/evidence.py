@@ -45,3 +45,7 @@ class Witness:
         for onset in onsets:
             fitted = fitting.absorb(fitted, onset)
         return replace(self, fitted=fitted)
+
+    def scaled(self, scale: float) -> Witness:
+        """The same with the noise's deviation multiplied."""
+        return replace(self, fitted=replace(self.fitted, scale=self.fitted.scale * scale))

@@ -8,13 +8,14 @@ shows here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from scipy import special
 
 from otelkit.causal import credit
+from otelkit.causal.cells import Cells
 from otelkit.causal.evidence import Witness
 from otelkit.query.panel import BoolArray, FloatArray
 
@@ -28,6 +29,7 @@ LEAST_P: Final = 1e-4
 """Smaller p-values than this nobody can vouch for from a few hours of placebos."""
 BELIEVED: Final = 12.0
 """Placebos' worth of the belief that the noise model's scale is right."""
+SCALES: Final = (0.75, 1.8)
 
 
 @dataclass(frozen=True)
@@ -58,17 +60,21 @@ def quiet(witness: Witness, places: Sequence[float], guard: float) -> BoolArray:
     return np.asarray(result)
 
 
-def calibrated(witness: Witness, cells: BoolArray) -> Witness:
-    """With the noise scaled to how far effects at quiet moments really spread."""
+def guard(cells: Cells) -> float:
+    """Cells around a change or a step that are no placebo."""
+    return float(min(credit.LATEST_SECONDS / cells.seconds + 2, len(cells.times) / 12))
+
+
+def scale(witness: Witness, cells: BoolArray) -> float:
+    """How many times the noise model's own deviation the effects at quiet moments really spread."""
     onsets = np.flatnonzero(cells).astype(float)
     if not len(onsets):
-        return witness
+        return 1.0
     effects, noise = witness.effects(onsets)
     deviations = np.sqrt(np.einsum("skk->sk", noise))
-    squares = np.minimum((effects / deviations) ** 2, 12.0).mean()
+    squares = float(np.minimum((effects / deviations) ** 2, 9.0).mean())
     distinct = max(1.0, len(onsets) / max(witness.fitted.width / 2, 1))
-    scale = np.sqrt((squares * distinct + BELIEVED) / (distinct + BELIEVED))
-    return replace(witness, fitted=replace(witness.fitted, scale=witness.fitted.scale * float(scale)))
+    return float(np.clip(np.sqrt((squares * distinct + BELIEVED) / (distinct + BELIEVED)), *SCALES))
 
 
 def null(witness: Witness, cells: BoolArray, delay: float) -> Null:

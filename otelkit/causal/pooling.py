@@ -18,16 +18,18 @@ from scipy import special
 
 from otelkit.query.panel import FloatArray
 
-DEVIATIONS: Final[Mapping[str, float]] = {
-    "output_length": 0.3,
-    "time_per_token": 0.3,
-    "first_token": 0.5,
-    "queueing": 0.3,
-    "tail": 0.3,
-    "far_tail": 0.3,
+RELATIVE: Final[Mapping[str, float]] = {
+    "output_length": 1.0,
+    "time_per_token": 1.0,
+    "first_token": 1.6,
+    "queueing": 1.0,
+    "tail": 1.0,
+    "far_tail": 1.0,
 }
-"""Paths, and the size (log latency) that an effect through each is believed to have. ``queueing`` is time
-outside the token steps that reaches every call; ``tail`` and ``far_tail`` reach only some calls."""
+"""Paths, and how large effects through each are believed to be relative to each other. ``queueing`` is time outside the
+token steps that reaches every call; ``tail`` and ``far_tail`` reach only some calls."""
+SIZES: Final = (0.1, 0.35)
+"""Deviations (log latency) of small and of large effects."""
 OWN: Final = 0.02
 """What each channel may do beside."""
 PLAIN: Final = 12.0
@@ -126,9 +128,11 @@ def model(
     paths = tuple(columns)
     alone = [(path,) for path in paths]
     with_queue = [(path, "queueing") for path in paths if path != "queueing"]
-    every = [(), *alone, *with_queue]
-    hypotheses = np.array([[DEVIATIONS[path] if path in one else 0.0 for path in paths] for one in every])
-    weights = np.array([0.0, *(1.0 for _ in alone), *(0.5 for _ in with_queue)])
+    every: list[tuple[str, ...]] = [(), *alone, *with_queue]
+    active = np.array([[RELATIVE[path] if path in one else 0.0 for path in paths] for one in every])
+    hypotheses = np.vstack([active[:1], *(size * active[1:] for size in SIZES)])
+    likely = [1.0 for _ in alone] + [0.5 for _ in with_queue]
+    weights = np.array([0.0, *(likely * len(SIZES))])
     coarse = np.array([COARSE * np.log2(max(widths.get(c, 1.0), 1.0)) for c in channels])
     return Model(
         channels=channels,

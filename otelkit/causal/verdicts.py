@@ -16,9 +16,14 @@ from otelkit.query.panel import FloatArray
 
 FALSE_DISCOVERIES: Final = 0.10
 LIKELY: Final = 0.7
-"""Probability of an effect worth the name from which on it is called causal."""
+"""Probability of an effect from which on it is called causal."""
 CERTAIN: Final = 0.9
 """The same where something else moved P99 at that moment too."""
+WORTH_LIKELY: Final = 0.5
+"""Probability, the same, of an effect worth the name."""
+INTERVAL_ODDS: Final = 6.0
+"""How often changes have effects is itself only guessed; intervals are given as if it were this many times oftener, so that they
+do not shrink to nothing on the strength of that guess."""
 WORTH: Final = 0.04
 """Share of P99 below which an effect is not worth the name."""
 NOTHING: Final = 0.01
@@ -51,6 +56,13 @@ class Estimate:
             middle = (low + high) / 2
             low, high = (middle, high) if self.below(middle) < level else (low, middle)
         return (low + high) / 2
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval, under the belief that effects are more common (``INTERVAL_ODDS``)."""
+        raised = self.weights * np.where(np.arange(len(self.weights)) == 0, 1.0, INTERVAL_ODDS)
+        cautious = Estimate(raised / raised.sum(), self.means, self.deviations)
+        return cautious.quantile(0.025), cautious.quantile(0.975)
 
     @property
     def worth(self) -> float:
@@ -112,7 +124,8 @@ def decide(
                 Verdict.CANNOT_SEPARATE,
                 f"P99 moved, but {rival} changed too close to it: change them some minutes apart.",
             )
-    if q < FALSE_DISCOVERIES and effect.worth > (CERTAIN if confounders else LIKELY):
+    enough = claim.probability > (CERTAIN if confounders else LIKELY)
+    if q < FALSE_DISCOVERIES and enough and effect.worth > WORTH_LIKELY:
         if len(own.changes) > 1:
             return (
                 Verdict.CANNOT_SEPARATE,
@@ -120,7 +133,7 @@ def decide(
             )
         beside = f" Accounted for beside it: {confounders[0].sentence}." if confounders else ""
         return Verdict.CAUSAL, f"P99 stepped when it was made, beyond load and whatever else moved.{beside}"
-    low, high = np.expm1(effect.quantile(0.025)), np.expm1(effect.quantile(0.975))
+    low, high = (float(np.expm1(bound)) for bound in effect.interval)
     if confounders:
         return (
             Verdict.CORRELATED_ONLY,
