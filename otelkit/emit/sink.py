@@ -79,7 +79,10 @@ class QueueSink:
             waiting.put(build)
 
     def change(self, change: ParameterChange) -> None:
-        if not self._closed:
+        if threading.current_thread() is self._thread:
+            # Found while a generation was built; queued, it would come after a flush that already waits.
+            self._pipeline.change(change)
+        elif not self._closed:
             (self._queue if self._queue is not None else self._start()).put(change)
 
     def pending(self) -> int:

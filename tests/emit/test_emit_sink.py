@@ -146,6 +146,20 @@ def test_a_generation_may_end_while_its_stream_is_collected(sink: QueueSink, rec
     until(all_have_ended)
 
 
+def test_changes_found_while_building_are_part_of_the_flush(sink: QueueSink, recorder: Recorder) -> None:
+    """Otherwise the event of a change that the last calls of a script revealed would be lost at its end."""
+    change = ParameterChange("chat", "max_tokens", 1, 2, 1.0, 1.0)
+
+    def build() -> Generation:
+        time.sleep(0.05)  # the flush below is queued meanwhile
+        sink.change(change)
+        return generation()
+
+    sink.generation(build)
+    assert sink.flush(5)
+    assert recorder.changes == [change]
+
+
 def test_nothing_is_taken_after_the_shutdown(sink: QueueSink, recorder: Recorder) -> None:
     """Otherwise a late call would start a thread again while the interpreter ends."""
     sink.generation(generation)
