@@ -14,6 +14,7 @@ from emit_process import run
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 TOKENS = 25
+CALLS = 50
 LOGPROB = -0.25
 
 
@@ -30,7 +31,7 @@ def provider() -> Iterator[str]:
             for number in range(TOKENS):
                 scored = {"token": "x", "logprob": LOGPROB, "bytes": None, "top_logprobs": []}
                 self._send({"delta": {"content": f"t{number} "}, "logprobs": {"content": [scored]}})
-                time.sleep(0.002)
+                time.sleep(0.001)
             self._send({"delta": {}, "finish_reason": "stop"})
             self.wfile.write(b"data: [DONE]\n\n")
 
@@ -63,7 +64,7 @@ def test_a_streamed_chat_is_seen_token_by_token(provider: str) -> None:
             handle = otelkit.instrument()
             from openai import OpenAI
             client = OpenAI(base_url=os.environ["PROVIDER"], api_key="x")
-            for max_tokens in [64] * 12 + [128] * 12:
+            for max_tokens in [64] * 25 + [128] * 25:
                 stream = client.chat.completions.create(
                     model="some-model",
                     messages=[{"role": "user", "content": "hello"}],
@@ -87,9 +88,9 @@ def test_a_streamed_chat_is_seen_token_by_token(provider: str) -> None:
         assert (done.returncode, done.stderr) == (0, "")
 
         parents = {span.span_id: span for span in collector.spans() if span.name == "chat some-model"}
-        assert len(parents) == 24
+        assert len(parents) == CALLS
         steps = collector.steps()
-        assert len(steps) == 24 * TOKENS
+        assert len(steps) == CALLS * TOKENS
         for step in steps:
             parent = parents[step.parent_span_id]
             assert step.trace_id == parent.trace_id
@@ -106,8 +107,8 @@ def test_a_streamed_chat_is_seen_token_by_token(provider: str) -> None:
         for sample in family.samples:
             if sample.name.endswith(("_count", "_total")):
                 found[sample.name] = found.get(sample.name, 0.0) + sample.value
-    assert found["otelkit_generations_started_total"] == 24
-    assert found["gen_ai_client_operation_duration_seconds_count"] == 24
-    assert found["gen_ai_client_operation_time_per_output_chunk_seconds_count"] == 24 * (TOKENS - 1)
+    assert found["otelkit_generations_started_total"] == CALLS
+    assert found["gen_ai_client_operation_duration_seconds_count"] == CALLS
+    assert found["gen_ai_client_operation_time_per_output_chunk_seconds_count"] == CALLS * (TOKENS - 1)
     assert found["otelkit_parameter_changes_total"] == 1
-    assert found["otelkit_spans_delivered_total"] == found["otelkit_spans_written_total"] == 24 * (TOKENS + 1)
+    assert found["otelkit_spans_delivered_total"] == found["otelkit_spans_written_total"] == CALLS * (TOKENS + 1)
