@@ -35,6 +35,10 @@ MIN_OLD: Final = 5
 """Requests that the old value must have been seen in."""
 MIN_NEW: Final = 8
 """Requests that the new value must have been seen in."""
+MAX_NEW: Final = 40
+"""Requests with the new value that are proof however long earlier runs were."""
+MAX_OUTLAST: Final = 16
+"""A new value must be seen in more requests than there were before it, if those were no more than this."""
 WINDOW: Final = 48
 """Newest requests that are searched for a split; also the longest delay of a report."""
 _PAUSE: Final = 4
@@ -47,22 +51,30 @@ _MAX_TEXT: Final = 1024
 _RULE: Final = 0.35
 """Least share of requests that a settled value has. Not one half: where a cap is settled, requests that ask
 for less stay below it."""
+_CLEAR: Final = 0.6
+"""Below this share of the old value its regime is a mixture, whose make-up may drift: more evidence is asked
+for."""
+_UNCLEAR: Final = 4.0
 _GONE: Final = 0.15
 """Most share that the old value keeps in the new regime."""
 _RARE: Final = 0.2
 """Most share that the new value had in the old regime."""
+_MAX_MEMBERS: Final = 64
+_PLAIN: Final = (str, int, float, type(None))
 _LGAMMA_HALF: Final = lgamma(0.5)
 
 _Key = Any
 
 
 def _key(value: ParameterValue) -> _Key:
-    """A hashable stand-in that is equal for equal values only: True is not 1, and lists compare by
-    content."""
-    if value is None or value is UNSET or (isinstance(value, str) and len(value) <= _MAX_TEXT):
+    """A hashable stand-in that is equal for equal values only; lists and dicts compare by content."""
+    kind = value.__class__
+    if kind is int or (kind is float and value == value) or (kind is str and len(value) <= _MAX_TEXT):
         return value
-    if isinstance(value, int | float) and value == value:
+    if value is None or value is UNSET or kind is bool:
         return value
+    if kind is list and len(value) <= _MAX_MEMBERS and all(isinstance(item, _PLAIN) for item in value):
+        return (list, *value)
     text = canonical(value)
     return (
         dict,
@@ -82,14 +94,18 @@ class _Parameter:
     """One parameter at one call site."""
 
     __slots__ = (
-        "_count", "_judge_again_at", "_longest", "_regime", "_run", "_seen", "_settled_value", "_total",
-        "_values", "_window", "settled",
+        "_count", "_dwells", "_judge_again_at", "_longest", "_regime", "_run", "_running", "_seen", "_since",
+        "_total", "_values", "_window", "quiet", "settled", "settled_value", "unapplied",
     )  # fmt: skip
 
     def __init__(self, value: ParameterValue, weight: int) -> None:
         self.settled = _key(value)
         """Key of the most frequent value of the regime in force."""
-        self._settled_value = value
+        self.settled_value = value
+        self.quiet = True
+        """Every request in the window has the settled value; the window is empty then."""
+        self.unapplied = 0
+        """Requests with the settled value that are not counted yet; only while quiet."""
         self._regime: dict[_Key, int] = {self.settled: weight}
         self._total = weight
         self._seen = weight
@@ -99,52 +115,55 @@ class _Parameter:
         self._count: dict[_Key, int] = {}
         self._values: dict[_Key, ParameterValue] = {}
         """The departing values in the window, as they were given."""
+        self._running: _Key = self.settled
         self._run = 0
+        """How often ``_running`` has just come in a row."""
         self._longest = 0
-        """Most requests in a row that departed from the settled value and then came back to it."""
-
-    @property
-    def quiet(self) -> bool:
-        return not self._window
-
-    def repeat(self, times: int) -> None:
-        """The settled value again; only while quiet."""
-        self._seen += times
-        self._absorb(self.settled, times)
-
-    def is_settled_value(self, value: ParameterValue) -> bool:
-        settled = self._settled_value
-        return value is settled or bool(value == settled)
+        """Longest run of a value other than the settled one that has ended."""
+        self._since = 0
+        """Requests seen when the regime in force began."""
+        self._dwells: deque[int] = deque(maxlen=4)
+        """Lengths (requests) of the regimes before it."""
 
     def observe(
         self, value: ParameterValue, at: float
     ) -> tuple[ParameterValue, ParameterValue, float] | None:
         """Returns (old, new, first seen) when this request proves a change."""
-        key = _key(value)
+        if self.unapplied:
+            self._seen += self.unapplied
+            self._absorb(self.settled, self.unapplied)
+            self.unapplied = 0
+        key, settled = _key(value), self.settled
         self._seen += 1
-        window, count = self._window, self._count
-        if key == self.settled:
-            self._longest, self._run = max(self._longest, self._run), 0
-        else:
+        if key == self._running:
             self._run += 1
+        else:
+            if self._running != settled and self._run > self._longest:
+                self._longest = self._run
+            self._running, self._run = key, 1
+        window, count = self._window, self._count
         window.append((key, at))
         count[key] = count.get(key, 0) + 1
-        if key != self.settled:
-            self._values[key] = value
         if len(window) > WINDOW:
             oldest = window.popleft()[0]
-            self._discount(oldest)
+            count[oldest] -= 1
+            if not count[oldest]:
+                del count[oldest]
+                self._values.pop(oldest, None)
             self._absorb(oldest, 1)
-        if key != self.settled:
-            return self._judge(key)
+        if key != settled:
+            self.quiet = False
+            self._values[key] = value
+            return self._judge(key) if count[key] >= MIN_NEW and self._seen >= self._judge_again_at else None
         if count[key] == len(window):
             self._absorb(key, len(window))
             window.clear()
             count.clear()
-            self._longest = 0
+            self.quiet = True
         return None
 
     def _absorb(self, key: _Key, times: int) -> None:
+        """Count requests that have left the window."""
         regime = self._regime
         regime[key] = regime.get(key, 0) + times
         self._total += times
@@ -153,37 +172,53 @@ class _Parameter:
             # What falls out stays in the total: it was neither the old nor the new value.
             self._total = max(self._total // 2, sum(self._regime.values()))
 
-    def _discount(self, key: _Key) -> None:
-        self._count[key] -= 1
-        if not self._count[key]:
-            del self._count[key]
-            self._values.pop(key, None)
-
     def _judge(self, key: _Key) -> tuple[ParameterValue, ParameterValue, float] | None:
         """Whether ``key``, just seen, has become the settled value."""
         new = self._count[key]
-        if new < MIN_NEW or new < min(2 * self._longest, WINDOW // 2) or self._seen < self._judge_again_at:
+        required = self._required()
+        if new < required:
             return None
         before = self._regime.get(key, 0)
         bound = 7.0 + log1p(self._seen / 50)
         if new * log((self._total + 1.5) / (before + 0.5)) < bound:
             return None  # can't reach the bound, whatever the split
-        split = self._best_split(key, bound)
+        split = self._best_split(key, bound, required)
         if split is None:
             self._judge_again_at = self._seen + _PAUSE
             if self._total < MIN_OLD and new > 2 * self._frequency(self.settled):
                 self._settle(key)  # the first few requests were not the rule
             return None
-        first_seen = min(at for value, at in list(self._window)[split:] if value == key)
-        old = self._settled_value
+        first_seen = self._first_seen(key, split)
+        old = self.settled_value
         self._settle(key)
         self._begin_regime(split)
-        return old, self._settled_value, first_seen
+        return old, self.settled_value, first_seen
+
+    def _first_seen(self, key: _Key, split: int) -> float:
+        """When the new value was first used. Before the split too, where a few requests with the old value
+        came between: as far back as there is no old value, or to the first of all if the value was never seen
+        before."""
+        window = list(self._window)
+        if key not in self._regime:
+            split = 0
+        while split > 0 and window[split - 1][0] != self.settled:
+            split -= 1
+        return min(at for value, at in window[split:] if value == key)
+
+    def _required(self) -> int:
+        """Requests that a new value must have been seen in: more than runs that were no change have
+        lasted."""
+        required = max(MIN_NEW, 2 * self._longest)
+        if self._dwells and (longest_dwell := max(self._dwells)) < WINDOW:
+            required = max(
+                required, longest_dwell * 3 // 2
+            )  # regimes that short, one after the other, are variation
+        return min(required, MAX_NEW)
 
     def _frequency(self, key: _Key) -> int:
         return self._regime.get(key, 0) + self._count.get(key, 0)
 
-    def _best_split(self, key: _Key, bound: float) -> int | None:
+    def _best_split(self, key: _Key, bound: float, required: int) -> int | None:
         """Index into the window at which the new regime begins, if there is one."""
         settled, window = self.settled, self._window
         all_new, all_old = self._frequency(key), self._frequency(settled)
@@ -200,8 +235,9 @@ class _Parameter:
                 size = len(window) - index
                 left, left_new, left_old = everything - size, all_new - new, all_old - old
                 if (
-                    new < MIN_NEW
+                    new < required
                     or left < MIN_OLD
+                    or new <= left <= MAX_OUTLAST
                     or new < _RULE * size
                     or old > _GONE * size
                     or left_old < _RULE * left
@@ -213,12 +249,14 @@ class _Parameter:
                     + _evidence(left_new, left_old, left - left_new - left_old)
                     - one_regime
                 )
+                if left_old < _CLEAR * left:
+                    score -= _UNCLEAR
                 if score > best_score:
                     best, best_score = index, score
         return best
 
     def _settle(self, key: _Key) -> None:
-        self.settled, self._settled_value = key, self._values.pop(key)
+        self.settled, self.settled_value = key, self._values.pop(key)
 
     def _begin_regime(self, split: int) -> None:
         self._regime = dict(Counter(value for value, _ in list(self._window)[split:]))
@@ -226,16 +264,21 @@ class _Parameter:
         self._window.clear()
         self._count.clear()
         self._values.clear()
-        self._run = self._longest = 0
+        self._dwells.append(self._seen - self._total - self._since)
+        self._since = self._seen - self._total
+        self._longest = 0
+        self.quiet = True
 
 
 class _Site:
     """All parameters of one call site."""
 
-    __slots__ = ("parameters", "requests", "settled", "unapplied")
+    __slots__ = ("names", "parameters", "requests", "settled", "unapplied")
 
     def __init__(self) -> None:
         self.parameters: dict[str, _Parameter] = {}
+        self.names: tuple[str, ...] = ()
+        """Of the request before."""
         self.requests = 0
         self.settled: Mapping[str, ParameterValue] | None = None
         """The parameters of a request that departs in nothing; None while any parameter is in doubt."""
@@ -300,21 +343,18 @@ class ChangeDetector:
         tracked = site.parameters
         if site.unapplied:
             for parameter in tracked.values():
-                parameter.repeat(site.unapplied)
+                parameter.unapplied += site.unapplied
             site.unapplied = 0
+        names = tuple(parameters)
+        if names != site.names:
+            self._track_new(site, parameters)
+            site.names = names
         changes: list[ParameterChange] = []
-        in_doubt = False
-        for name in parameters.keys() - tracked.keys():
-            if len(tracked) < self._max_parameters:
-                earlier = site.requests - 1
-                tracked[name] = _Parameter(UNSET if earlier else parameters[name], earlier)
-            else:
-                self.ignored_parameters += 1
-                in_doubt = True
+        in_doubt = len(tracked) < len(names)
         for name, parameter in tracked.items():
             value = parameters.get(name, UNSET)
-            if parameter.quiet and parameter.is_settled_value(value):
-                parameter.repeat(1)
+            if parameter.quiet and (value is parameter.settled_value or value == parameter.settled_value):
+                parameter.unapplied += 1
                 continue
             change = parameter.observe(value, at)
             if change is not None:
@@ -333,3 +373,12 @@ class ChangeDetector:
             in_doubt = in_doubt or not parameter.quiet
         site.settled = None if in_doubt else dict(parameters)
         return tuple(changes)
+
+    def _track_new(self, site: _Site, parameters: Mapping[str, ParameterValue]) -> None:
+        """Parameters not seen at this site before were UNSET until now."""
+        earlier = site.requests - 1
+        for name in parameters.keys() - site.parameters.keys():
+            if len(site.parameters) < self._max_parameters:
+                site.parameters[name] = _Parameter(UNSET if earlier else parameters[name], earlier)
+            else:
+                self.ignored_parameters += 1
