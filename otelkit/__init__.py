@@ -6,10 +6,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from otelkit.record import parameters as parameters
     from otelkit.emit.setup import Instrumentation as Instrumentation
     from otelkit.emit.setup import instrument as instrument
     from otelkit.emit.setup import uninstrument as uninstrument
+    from otelkit.record import parameters as parameters
     from otelkit.record.generic import watch as watch
 
 __version__ = "0.1.0"

@@ -1,6 +1,7 @@
 """The core types: what flows from a user's service to a verdict.
 
-Times are wall-clock: nanoseconds since the Unix epoch where a name ends in ``_ns``, seconds as float elsewhere.
+Times are wall-clock: nanoseconds since the Unix epoch where a name ends in ``_ns``, seconds as float
+elsewhere.
 Nothing here imports anything but the standard library.
 """
 
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 ParameterValue = Any
-"""A JSON value (None, bool, int, float, str, list, dict); anything else is recorded through a stable text form."""
+"""A JSON value (None, bool, int, float, str, list, dict); anything else is recorded through a stable text."""
 
 
 class Unset(enum.Enum):
@@ -71,7 +72,7 @@ class Generation:
     end_ns: int
     """Time of the last step, or of the error; never the time at which an abandoned stream was collected."""
     step_ns: Sequence[int] = ()
-    """End of each token step, ascending; a step begins where the one before it ended. Empty if not streamed."""
+    """End of each token step, ascending; a step begins where the one before ended. Empty if not streamed."""
     step_tokens: Sequence[int | None] | None = None
     """Tokens in each step where the provider tells; None when unknown throughout."""
     step_logprobs: Sequence[float | None] | None = None
@@ -93,7 +94,7 @@ class Generation:
     span: SpanIdentity | None = None
     """None when no tracer is set up; metrics do not depend on it."""
     session_id: str = ""
-    """Conversation or session that the call belongs to, where the service tells; never a label of a metric."""
+    """Conversation or session that the call belongs to, where the service tells; never a metric's label."""
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
     """Duration of phases that the provider reports (``vision_encoding``, ``prefill``, ``queue`` ...)."""
 

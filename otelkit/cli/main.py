@@ -43,7 +43,8 @@ class _LazyGroup(click.Group):
 def cli() -> None:
     """P99 jumped: which parameter change caused it?
 
-    Exit codes: 0 ok, 1 failure, 2 usage or configuration, 3 a finding, 4 backend unreachable, 130 interrupted.
+    Exit codes: 0 ok, 1 failure, 2 usage or configuration, 3 a finding, 4 backend unreachable,
+    130 interrupted.
     """
 
 
