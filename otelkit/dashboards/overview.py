@@ -19,6 +19,9 @@ _BURN_SLOW: Final = 6.0
 
 def dashboard(spec: Spec) -> g.Dashboard:
     recorded = Recorded.of(spec)
+    objective = shared.choice_variable(
+        "objective", "Success objective", ("0.9", "0.99", "0.995", "0.999"), "0.99"
+    )
     return shared.dashboard(
         shared.OVERVIEW,
         "otelkit / Service overview",
@@ -39,7 +42,7 @@ def dashboard(spec: Spec) -> g.Dashboard:
             _tokens(),
             _output_length(),
             panels.row("Objectives"),
-            _burn(recorded),
+            _burn(spec, recorded),
             _slow_share(),
             panels.row("All services"),
             _services(),
@@ -48,9 +51,7 @@ def dashboard(spec: Spec) -> g.Dashboard:
         variables=[
             shared.service_variable(several=True),
             shared.model_variable(SERVICES),
-            shared.choice_variable(
-                "objective", "Success objective", ("0.9", "0.99", "0.995", "0.999"), "0.99"
-            ),
+            *([] if _has_objectives(spec) else [objective]),
             shared.bound_variable("slow", "Slow from (s)", semconv.METRIC_OPERATION_DURATION, "1.28"),
         ],
         annotations=shared.change_marks(SERVICES),
@@ -257,22 +258,39 @@ def _output_length() -> g.Panel:
     )
 
 
-def _burn(recorded: Recorded) -> g.Panel:
-    def burn(over: str) -> str:
-        return f"max(({recorded.error_share(SERVICES, over)}) / (1 - $objective))"
-
+def _burn(spec: Spec, recorded: Recorded) -> g.Panel:
+    """By the spec's objectives where it states any, else by the one chosen in the dashboard."""
+    windows = ("5m", "1h", "6h")
+    if _has_objectives(spec):
+        by = f"max by ({semconv.LABEL_SERVICE}, {semconv.LABEL_SLO})"
+        pairs = [
+            (
+                f"{{{{service}}}} {{{{slo}}}} over {window}",
+                f"{by} ({semconv.recorded_burn_rate(window)}{{{SERVICES}}})",
+            )
+            for window in windows
+        ]
+    else:
+        pairs = [
+            (f"over {window}", f"max(({recorded.error_share(SERVICES, window)}) / (1 - $objective))")
+            for window in windows
+        ]
     return panels.timeseries(
         "Burn rate of the error budget",
-        "How many times faster than the objective allows the worst service spends its budget of failed "
-        "calls; "
-        f"1 spends exactly all of it. Over {_BURN_FAST:g} in 5 min and 1 h: act now. Over {_BURN_SLOW:g} in "
-        f"6 h: act today.",
-        panels.queries(*((f"over {over}", burn(over)) for over in ("5m", "1h", "6h"))),
+        "How many times faster than the objective allows the budget is spent (without objectives in "
+        "otelkit.yaml: "
+        "of the worst service, by the objective chosen above); 1 spends exactly all of it. "
+        f"Over {_BURN_FAST:g} in 5 min and 1 h: act now. Over {_BURN_SLOW:g} in 6 h: act today.",
+        panels.queries(*pairs),
         unit="short",
         steps=((None, "transparent"), (_BURN_SLOW, panels.ORANGE), (_BURN_FAST, panels.RED)),
         no_data=shared.NO_RULES,
         links=[shared.runbook("Calls fail")],
     )
+
+
+def _has_objectives(spec: Spec) -> bool:
+    return bool(spec.slos) or any(service.slos for service in spec.services)
 
 
 def _slow_share() -> g.Panel:

@@ -22,12 +22,15 @@ from otelkit import rules, semconv
 from otelkit.emit.metrics import GenerationMetrics
 from otelkit.emit.self_metrics import SelfMetrics
 from otelkit.model import CallSite, ChangeSource, Generation, Outcome, ParameterChange, label_text
-from otelkit.spec import Duration, Spec
+from otelkit.spec import parse_spec
 
 STEP = 15
 LENGTH = 60 * 60
-SPEC = Spec(windows=(Duration.parse("1m"), Duration.parse("5m")))
 CHAT, SEARCH = "chat", "search"
+SPEC = parse_spec(f"""
+services: [{{name: {CHAT}, slos: [{{errors: 1%}}, {{latency: 1.28, quantile: 0.95}}]}}, {{name: {SEARCH}}}]
+windows: [1m, 5m]
+""")
 POSITIONS = ("0001-0016", "0017-0064", "0065-0256")
 
 
@@ -338,14 +341,18 @@ def filled_prometheus(binary: Path, promtool: Path, directory: Path) -> Iterator
         yield FilledPrometheus(url, start + 60, end)
 
 
-def _in_order(files: Mapping[str, str]) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+def _in_order(files: Mapping[str, str]) -> Iterator[list[dict[str, str]]]:
+    """Recording rules in passes: each reads only what the passes before it record."""
     every = [
         rule for text in files.values() for group in yaml.safe_load(text)["groups"] for rule in group["rules"]
     ]
-    recorded = {rule["record"] for rule in every if "record" in rule}
-    second = [rule for rule in every if "record" in rule and any(name in rule["expr"] for name in recorded)]
-    first = [rule for rule in every if "record" in rule and rule not in second]
-    return first, second
+    waiting = [rule for rule in every if "record" in rule]
+    while waiting:
+        names = {rule["record"] for rule in waiting}
+        ready = [rule for rule in waiting if not any(name in rule["expr"] for name in names)]
+        assert ready, "rules that read one another"
+        yield ready
+        waiting = [rule for rule in waiting if rule not in ready]
 
 
 @contextlib.contextmanager

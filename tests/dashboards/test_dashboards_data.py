@@ -12,7 +12,7 @@ from otelkit.dashboards import documents
 from otelkit.dashboards.grafana import panels_of
 from otelkit.dashboards.preview import Span
 
-pytestmark = pytest.mark.prometheus
+pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(300)]
 
 
 def _span(filled: FilledPrometheus) -> Span:

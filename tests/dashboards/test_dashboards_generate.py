@@ -12,11 +12,11 @@ import yaml
 from click.testing import CliRunner
 
 from otelkit.cli.main import cli
-from otelkit.dashboards import dashboard_json, documents, generate
+from otelkit.dashboards import dashboard_json, documents, generate, lint
 from otelkit.dashboards.generate import PROVIDER_FILE
 from otelkit.dashboards.grafana import SCHEMA_VERSION, Heatmap, NodeGraph, Target, Trend, panels_of
 from otelkit.dashboards.runbooks import sections
-from otelkit.spec import Duration, Service, Spec
+from otelkit.spec import Duration, Service, Spec, parse_spec
 
 ROOT = Path(__file__).resolve().parents[2]
 UIDS = {
@@ -104,6 +104,16 @@ def test_windows_shared_by_all_services_are_used() -> None:
     text = json.dumps(documents(spec)["otelkit-overview"])
     assert "quantile_1m" in text
     assert "quantile_30s" not in text
+
+
+def test_objectives_of_the_spec_are_shown_by_their_recorded_burn_rates() -> None:
+    """The dashboard would show another burn rate than the one that alerts fire on."""
+    spec = parse_spec("slos: [{errors: 1%}]")
+    document = documents(spec)["otelkit-overview"]
+    assert lint(document) == []
+    assert "service_slo:burn_rate:ratio_1h" in json.dumps(document)
+    assert "objective" not in [variable["name"] for variable in document["templating"]["list"]]
+    assert "$objective" in json.dumps(documents(Spec())["otelkit-overview"])
 
 
 def test_provider_points_at_the_mounted_folder() -> None:

@@ -24,6 +24,8 @@ from otelkit.dashboards.preview.frames import Frame, transform
 from otelkit.dashboards.preview.variables import resolve
 from otelkit.spec import Spec
 
+pytestmark = pytest.mark.timeout(300)
+
 _TYPES = {
     # Kind of panel -> module of its types, and whether that has a type for `fieldConfig.defaults.custom`.
     "timeseries": ("timeseries/panelcfg/x/TimeSeriesPanelCfg", True),

@@ -24,6 +24,8 @@ from otelkit.dashboards.preview.frames import legend_text, table_frame, transfor
 from otelkit.dashboards.preview.variables import Variables
 from otelkit.errors import BackendUnreachable, OtelkitError, UsageError
 
+pytestmark = pytest.mark.timeout(300)
+
 NO_TRACES = {"Slow calls", "Calls with a stall"}
 """Panels that ask Tempo, which the preview does not."""
 
