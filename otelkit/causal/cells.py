@@ -128,9 +128,13 @@ def build(panel: Panel, series: ServiceSeries, *, steps: int | None = None) -> C
     names = {f"p{100 * level:g}": level for level in levels}
     channels = {name: _log(seconds[:, number]) for number, name in enumerate(names)}
     covariates = {name: _mean_known(blocks(values)) for name, values in series.covariates.items()}
+    middle = channels.get("p50", next(iter(channels.values())))
+    usual = float(np.exp(np.median(middle[np.isfinite(middle)]))) if np.isfinite(middle).any() else 1.0
     for name in COMPONENTS:
         if name in covariates and np.isfinite(covariates[name]).any():
-            channels[name] = _log(covariates[name])
+            # Waiting grows without bound from almost nothing: it counts by what it adds to a usual call.
+            waits = name == "time_to_first_chunk"
+            channels[name] = np.log1p(covariates[name] / usual) if waits else _log(covariates[name])
     arrivals = covariates.get("arrivals")
     if arrivals is None or not np.isfinite(arrivals).any():
         known = covariates.get("completions")

@@ -25,6 +25,8 @@ class Confounder:
     size: float
     """Log P99."""
     sentence: str
+    earlier_step: bool = False
+    """An unrecorded step shortly before the change, which its end would take back."""
 
 
 def around(
@@ -69,7 +71,7 @@ def around(
         size = float(witness.weigh(np.array([step.place])).value[0])
         if step.owner is None:
             when = f"{abs(apart):.0f} s {'before' if apart < 0 else 'after'} it"
-            found.append(Confounder(size, f"latency stepped {when}, for no recorded reason"))
+            found.append(Confounder(size, f"latency stepped {when}, for no recorded reason", apart < 0))
         else:
             found.append(Confounder(size, f"the step is that of {named(groups[step.owner])}"))
     if claim.unknown_probability > 0.3:

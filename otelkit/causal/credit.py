@@ -9,7 +9,7 @@ changes have effects, and how often latency steps for no recorded reason.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -32,8 +32,10 @@ SLACK_SECONDS: Final = 5.0
 LATEST_SECONDS: Final = 300.0
 ACCEPTED: Final = 1.5
 """Log odds against nothing at which a change's step is taken for granted while others are looked for."""
-ACCEPTED_UNKNOWN: Final = 5.0
+ACCEPTED_UNKNOWN: Final = 7.0
 """The same for a step that nobody recorded."""
+FINER: Final = np.linspace(-0.5, 0.5, 11)
+"""Cells around a step's place among which the best is taken."""
 LEFTOVER_CELLS: Final = 3.0
 MOST_STEPS: Final = 12
 WORTH_ASKING: Final = -1.5
@@ -126,7 +128,14 @@ def change_score(
             there.
     """
     onsets = group.place + spread.cells
-    free = np.array([prompt(group, o, witness.fitted.cells.seconds) or not beside(o, taken) for o in onsets])
+    lone = not witness.fleet_moved(group.place)
+    # Beside a known step, or when the whole fleet moved, what comes later is no step of the change's own.
+    free = np.array(
+        [
+            prompt(group, onset, witness.fitted.cells.seconds) or (lone and not beside(onset, taken))
+            for onset in onsets
+        ]
+    )
     weighted = np.where(free, spread.log_prior + witness.weigh(onsets, group.paths).log_bayes, -np.inf)
     total = float(special.logsumexp(weighted))
     return total, np.exp(weighted - total)
@@ -178,6 +187,9 @@ def find_steps(witness: Witness, groups: Sequence[Group]) -> list[Step]:
             if near:
                 nearest = min(near, key=lambda n: abs(groups[n].place - best.place))
                 best = Step(best.place, nearest, best.log_odds)
+        fine = best.place + FINER
+        fine = fine[(fine > 0) & (fine < len(cells.times) - 1)]
+        best = replace(best, place=float(fine[int(np.argmax(witness.weigh(fine).log_bayes))]))
         found.append(best)
         witness = witness.knowing([best.place])
     return found
@@ -189,7 +201,8 @@ class Claim:
 
     log_bayes: float
     probability: float
-    """That it had an effect, against nothing, against an unrecorded step and against the other changes near it."""
+    """That it had an effect, against nothing, against an unrecorded step and against the other changes near
+    it."""
     rival: int | None
     """The other change that most likely made the step instead, where one is likelier than a tenth."""
     rival_probability: float

@@ -182,6 +182,8 @@ def with_shifts(witness: Witness, panel: Panel, service: str) -> tuple[Witness, 
     if shift is not None:
         found.append(shift)
         sentences.append(f"a service that it calls ({', '.join(sorted(called))}) moved at the same moment")
+    found.append(shifts.unusual(cells, model.channels, witness.fitted.width))
+    sentences.append("load or prompts moved further than usual at the same moment")
     return Witness(witness.fitted, tuple(found)), sentences
 
 

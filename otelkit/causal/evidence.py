@@ -30,7 +30,7 @@ class Witness:
         for shift in self.shifts:
             size, own = shift.size[places], shift.deviation[places]
             effects = effects - size
-            together = shift.unlike * size
+            together = shift.together[places]
             noise = noise + together[:, :, None] * together[:, None, :]
             noise = noise + (own**2)[:, :, None] * np.eye(own.shape[1])[None]
         return effects, noise
@@ -38,6 +38,11 @@ class Witness:
     def weigh(self, onsets: FloatArray, paths: frozenset[str] = frozenset()) -> Evidence:
         """Weigh the hypotheses for a step at each place; ``paths`` are those made likelier."""
         return pooling.weigh(beliefs.leaning(self.fitted.model, paths), *self.effects(onsets))
+
+    def fleet_moved(self, place: float) -> bool:
+        """Whether the other services moved together about ``place``."""
+        cell = int(np.clip(round(place), 0, len(self.fitted.cells.times) - 1))
+        return any(bool((shift.belief[max(0, cell - 2) : cell + 3] > 0.5).any()) for shift in self.shifts)
 
     def knowing(self, onsets: Sequence[float]) -> Witness:
         """The same once steps at these places are taken for granted."""

@@ -71,10 +71,11 @@ def fit(cells: Cells, suspected: Sequence[float] = ()) -> Fitted | None:
 
 def first_share(cells: Cells) -> float:
     """Share of a usual call's latency that passes before its first token; a fifth where unknown."""
-    first, middle = cells.channels.get("time_to_first_chunk"), cells.channels.get("p50")
-    if first is None or middle is None:
+    first = cells.channels.get("time_to_first_chunk")
+    if first is None:
         return 0.2
-    ratio = np.exp(first - middle)
+    # The channel is log1p(wait / usual latency).
+    ratio = np.expm1(first)
     known = ratio[np.isfinite(ratio)]
     return float(np.clip(np.median(known), 0.02, 0.9)) if len(known) else 0.2
 

@@ -29,7 +29,7 @@ LEAST_P: Final = 1e-4
 """Smaller p-values than this nobody can vouch for from a few hours of placebos."""
 BELIEVED: Final = 12.0
 """Placebos' worth of the belief that the noise model's scale is right."""
-SCALES: Final = (0.75, 1.8)
+SCALES: Final = (0.9, 1.8)
 
 
 @dataclass(frozen=True)

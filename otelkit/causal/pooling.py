@@ -21,13 +21,13 @@ from otelkit.query.panel import FloatArray
 RELATIVE: Final[Mapping[str, float]] = {
     "output_length": 1.0,
     "time_per_token": 1.0,
-    "first_token": 1.6,
+    "first_token": 1.0,
     "queueing": 1.0,
     "tail": 1.0,
     "far_tail": 1.0,
 }
-"""Paths, and how large effects through each are believed to be relative to each other. ``queueing`` is time outside the
-token steps that reaches every call; ``tail`` and ``far_tail`` reach only some calls."""
+"""Paths, and how large effects through each are believed to be relative to each other. ``queueing`` is time
+outside the token steps that reaches every call; ``tail`` and ``far_tail`` reach only some calls."""
 SIZES: Final = (0.1, 0.35)
 """Deviations (log latency) of small and of large effects."""
 OWN: Final = 0.02
@@ -115,13 +115,15 @@ def model(
     rest = 1.0 - first_share
     steep = {name: min(max(np.log(0.5 / (1 - q)) / np.log(50.0), 0.0), 1.3) for name, q in levels.items()}
     columns: dict[str, list[float]] = {}
-    for path, component, share in (
-        ("output_length", "output_tokens", rest),
-        ("time_per_token", "time_per_output_chunk", rest),
-        ("first_token", "time_to_first_chunk", first_share),
-    ):
+    for path, component in (("output_length", "output_tokens"), ("time_per_token", "time_per_output_chunk")):
         if component in components:
-            columns[path] = [share if c in levels else float(c == component) for c in channels]
+            columns[path] = [rest if c in levels else float(c == component) for c in channels]
+    if "time_to_first_chunk" in components:
+        # Seconds that every call waits more: less of a long call than of a usual one.
+        columns["first_token"] = [
+            1.0 / (1.0 + 1.5 * steep[c]) if c in levels else float(c == "time_to_first_chunk")
+            for c in channels
+        ]
     columns["queueing"] = [1.0 if c in levels else float(c == "time_to_first_chunk") for c in channels]
     columns["tail"] = [steep.get(c, 0.0) for c in channels]
     columns["far_tail"] = [float(steep.get(c, 0.0) >= 1.0) for c in channels]

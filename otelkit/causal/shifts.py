@@ -14,6 +14,10 @@ from otelkit.query.panel import FloatArray
 
 UNLIKE: Final = 0.25
 """Share by which one service's part in a movement of the fleet may differ from the usual one."""
+DOUBT_LOAD: Final = 0.5
+DOUBT_PROMPTS: Final = 0.8
+"""Log latency by which the regression may be off for each unit of log load, and of log prompt length, beyond
+the usual."""
 FEWEST_CONTROLS: Final = 2
 CERTAIN: Final = 4.0
 """A movement of the fleet this many times its usual deviation is half believed."""
@@ -27,8 +31,10 @@ class Shift:
     """Log latency, shape (N, K)."""
     deviation: FloatArray
     """Shape (N, K): how far that may be off for each channel by itself."""
-    unlike: float
-    """Share by which it may be off for all channels together."""
+    together: FloatArray
+    """Shape (N, K): how far it may be off for all channels at once."""
+    belief: FloatArray
+    """Shape (N,): how surely the whole fleet moved; zero for movements of other kinds."""
 
 
 def before_after(values: FloatArray, width: int) -> FloatArray:
@@ -95,7 +101,8 @@ def fleet(controls: Sequence[Cells], channels: Sequence[str], width: int, length
         deviation[:, k] = np.minimum(np.maximum(apart, 0.5 * usual), np.abs(middle) + usual)
         surprise = np.maximum(surprise, np.abs(middle) / usual)
     belief = surprise**4 / (surprise**4 + CERTAIN**4)
-    return Shift(size * belief[:, None], deviation * belief[:, None], UNLIKE)
+    moved = size * belief[:, None]
+    return Shift(moved, deviation * belief[:, None], UNLIKE * moved, belief)
 
 
 def dependency(
@@ -116,7 +123,7 @@ def dependency(
     n = len(cells.times)
     size = np.zeros((n, len(channels)))
     for other in usable:
-        first, last = list(other.levels)[0], list(other.levels)[-1]
+        first, last = next(iter(other.levels)), list(other.levels)[-1]
         centre, far = other.channels[first], other.channels[last]
         moved = before_after(load_adjusted(other, first), width)
         moved_far = before_after(load_adjusted(other, last), width)
@@ -128,13 +135,47 @@ def dependency(
             if name in levels:
                 share = min(max((levels[name] - 0.5) / 0.49, 0.0), 1.0)
             elif name == "time_to_first_chunk":
-                share = 0.3
+                size[:, k] += (
+                    belief
+                    * np.expm1(np.nan_to_num(moved))
+                    * np.exp(_level(centre) - _level(cells.channels["p50"]))
+                )
+                continue
             else:
                 continue
             added = (1 - share) * np.exp(_level(centre)) * np.expm1(np.nan_to_num(moved))
             added = added + share * np.exp(_level(far)) * np.expm1(np.nan_to_num(moved_far))
             size[:, k] += belief * np.log1p(np.maximum(added / np.exp(_level(own)), -0.8))
-    return Shift(size, 0.15 * np.abs(size), 0.4)
+    return Shift(size, 0.15 * np.abs(size), 0.4 * size, np.zeros(n))
+
+
+def unusual(cells: Cells, channels: Sequence[str], width: int) -> Shift:
+    """Doubt where load or prompts moved further than they usually do: there the regression speaks of what it
+    has not seen.
+
+    The size is zero; only the deviation grows.
+    """
+    n = len(cells.times)
+    doubt = np.zeros((n, len(channels)))
+    for series, weight in (
+        (cells.arrivals, DOUBT_LOAD),
+        (cells.covariates.get("input_tokens"), DOUBT_PROMPTS),
+    ):
+        if series is None:
+            continue
+        with np.errstate(divide="ignore", invalid="ignore"):
+            moved = before_after(np.where(series > 0, np.log(series), np.nan), width)
+        if not np.isfinite(moved).any():
+            continue
+        size = np.abs(np.nan_to_num(moved))
+        usual = 1.48 * float(np.median(size[size > 0])) if (size > 0).any() else 0.0
+        beyond = weight * np.maximum(size - 2.0 * usual, 0.0)
+        for k, name in enumerate(channels):
+            share = 0.2 if name == "time_per_output_chunk" else 1.0
+            if name == "output_tokens" and series is cells.arrivals:
+                share = 0.0
+            doubt[:, k] = np.hypot(doubt[:, k], share * beyond)
+    return Shift(np.zeros(doubt.shape), np.zeros(doubt.shape), doubt, np.zeros(n))
 
 
 def _level(values: FloatArray) -> float:

@@ -22,8 +22,8 @@ CERTAIN: Final = 0.9
 WORTH_LIKELY: Final = 0.5
 """Probability, the same, of an effect worth the name."""
 INTERVAL_ODDS: Final = 6.0
-"""How often changes have effects is itself only guessed; intervals are given as if it were this many times oftener, so that they
-do not shrink to nothing on the strength of that guess."""
+"""How often changes have effects is itself only guessed; intervals are given as if it were this many times
+oftener, so that they do not shrink to nothing on the strength of that guess."""
 WORTH: Final = 0.04
 """Share of P99 below which an effect is not worth the name."""
 NOTHING: Final = 0.01
@@ -124,6 +124,9 @@ def decide(
                 Verdict.CANNOT_SEPARATE,
                 f"P99 moved, but {rival} changed too close to it: change them some minutes apart.",
             )
+    taken_back = next((c for c in confounders if c.earlier_step and _takes_back(effect.mean, c.size)), None)
+    if taken_back is not None:
+        return Verdict.CORRELATED_ONLY, f"P99 went back to where it was before {taken_back.sentence}."
     enough = claim.probability > (CERTAIN if confounders else LIKELY)
     if q < FALSE_DISCOVERIES and enough and effect.worth > WORTH_LIKELY:
         if len(own.changes) > 1:
@@ -148,3 +151,8 @@ def decide(
         Verdict.CANNOT_SEPARATE,
         f"No effect stands out, but one between {low:+.0%} and {high:+.0%} can't be ruled out: more calls would.",
     )
+
+
+def _takes_back(effect: float, earlier: float) -> bool:
+    """Whether an effect undoes an earlier step, give or take."""
+    return effect * earlier < 0 and 0.5 < abs(effect / earlier) < 1.8
