@@ -16,6 +16,7 @@ import os
 import time
 from collections.abc import Callable
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -89,6 +90,8 @@ class OwnProviders:
 
     def load(self) -> None:
         """Load now what ``set_up`` will need: imports take time, and the first request waits."""
+        if find_spec("gevent") is not None:
+            return  # the program may be about to patch what these imports would bring in unpatched
         for signal, variable, endpoint in (_TRACES, _LOGS):
             for name in _exporters(signal, variable, endpoint):
                 _load(f"opentelemetry_{signal}_exporter", name, lambda factory: factory)

@@ -216,6 +216,9 @@ def test_a_processor_that_does_more_than_export_is_not_bypassed(
         def on_start(self, span: Any, parent_context: Any = None) -> None:
             span.set_attribute("stamped", True)
 
+        def force_flush(self, timeout_millis: int = 30_000) -> bool:
+            return True
+
     provider = use(Stamp(), otlp(collector))
     service.call(3)
     assert provider.force_flush()

@@ -143,7 +143,7 @@ def test_a_generation_may_end_while_its_stream_is_collected(sink: QueueSink, rec
         gc.collect()  # does nothing while another thread collects
         return sink.flush(5) and len(recorder.generations) == 60
 
-    until(all_have_ended)
+    until(all_have_ended, seconds=60)
 
 
 def test_changes_found_while_building_are_part_of_the_flush(sink: QueueSink, recorder: Recorder) -> None:

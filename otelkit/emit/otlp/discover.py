@@ -95,13 +95,12 @@ def _grpc_sender(exporter: Any, method: str) -> Sender | None:
 
     from otelkit.emit.otlp.grpc import GrpcSender
 
-    try:
-        address, insecure, credentials = exporter._endpoint, exporter._insecure, exporter._credentials
-        metadata, compression = exporter._headers or (), exporter._compression
-        options = getattr(exporter, "_channel_options", ())
-    except AttributeError:
-        return None
-    if not insecure and credentials is None:
+    address, metadata = getattr(exporter, "_endpoint", None), getattr(exporter, "_headers", None)
+    credentials, options = getattr(exporter, "_credentials", None), getattr(exporter, "_channel_options", ())
+    # Older exporters keep credentials only if they use them, and compression not at all.
+    insecure = getattr(exporter, "_insecure", credentials is None)
+    compression = getattr(exporter, "_compression", None)
+    if not isinstance(address, str) or metadata is None or (not insecure and credentials is None):
         return None
 
     def make() -> grpc.Channel:
