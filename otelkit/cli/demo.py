@@ -98,8 +98,15 @@ def command(
         raise click.UsageError("--prometheus and --no-prometheus exclude each other.")
     # A polite kill ends the demo as Ctrl-C does: children ended, what was recorded kept.
     signal.signal(signal.SIGTERM, _interrupt)
-    from otelkit import report
-    from otelkit.demo.run import Options, run
+    from otelkit.demo import missing_packages
+
+    try:
+        from otelkit import report
+        from otelkit.demo.run import Options, run
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("otelkit"):
+            raise
+        raise missing_packages([error.name]) from error
 
     result = run(
         Options(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.util
 import json
 import math
 import socket
@@ -16,7 +17,7 @@ from urllib.parse import urlsplit
 
 from otelkit import report
 from otelkit.causal import Explanation, explain
-from otelkit.demo import calibrate, load, script, stack, traces, truth
+from otelkit.demo import calibrate, load, missing_packages, script, stack, traces, truth
 from otelkit.demo.drive import Driven, drive
 from otelkit.demo.load import LoadReport
 from otelkit.demo.model import check_gguf, ensure_model
@@ -44,6 +45,9 @@ windows: [30s, 1m]
 scrape_interval: {SCRAPE_SECONDS:.0f}s
 evaluation_interval: {SCRAPE_SECONDS:.0f}s
 """
+
+
+_CHILDREN_NEED: Final = ("openai", "starlette", "uvicorn", "xllamacpp")
 
 
 class Interrupted(OtelkitError):  # noqa: N818  (states a condition, like its siblings)
@@ -168,6 +172,9 @@ def run(options: Options) -> Result:
 
 
 def _check(options: Options) -> None:
+    missing = [name for name in _CHILDREN_NEED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise missing_packages(missing)
     if not script.FEWEST_MINUTES <= options.minutes < math.inf:
         raise UsageError(
             f"--minutes {options.minutes:g}: too short for the script, or endless.",
@@ -263,6 +270,7 @@ def _read(source: Source, driven: Driven) -> _Recorded:
 def _report(directory: Path, recorded: _Recorded, held: LoadReport) -> Result:
     for warning in recorded.warnings:
         say(f"note: {warning}")
+    say(f"what the script really did, for comparison: {directory / 'truth.json'}")
     explanation = explain(recorded.panel, stack.SERVICE, recorded.changes)
     document = json.dumps(report.to_json([explanation]), separators=(",", ":"))
     (directory / "report.json").write_text(document + "\n", encoding="utf-8")

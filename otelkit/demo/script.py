@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from otelkit.demo.load import RateSpan
 
-FEWEST_MINUTES: Final = 1.0
+FEWEST_MINUTES: Final = 2.0
 """Below this the script's steps come so close that no window tells them apart."""
 DEFAULT_MINUTES: Final = 5.5
 

@@ -57,7 +57,12 @@ def _phases(script: Script, driven: Driven) -> list[dict[str, Any]]:
     steps = {0.0, *(c.applied_at - driven.began_at for c in driven.applied)}
     steps |= {edge for surge in script.surges for edge in (surge.start, surge.end)}
     steps.add(script.seconds)
-    edges = sorted(steps)
+    # A surge and the change made at its start are milliseconds apart.
+    edges = [
+        step
+        for step, before in zip(sorted(steps), [-1.0, *sorted(steps)], strict=False)
+        if step - before >= 1
+    ]
     phases = []
     for begin, end in itertools.pairwise(edges):
         answered = [one for one in driven.sent if begin <= one.started < end and not one.error]

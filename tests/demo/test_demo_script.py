@@ -8,11 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from otelkit.demo.script import BASE_SETTINGS, DEFAULT_MINUTES, Moves, SettingsFile, default_script
+from otelkit.demo.script import (
+    BASE_SETTINGS,
+    DEFAULT_MINUTES,
+    FEWEST_MINUTES,
+    Moves,
+    SettingsFile,
+    default_script,
+)
 
 
 @pytest.mark.parametrize("seed", range(10))
-@pytest.mark.parametrize("minutes", [1.0, DEFAULT_MINUTES, 20.0])
+@pytest.mark.parametrize("minutes", [FEWEST_MINUTES, DEFAULT_MINUTES, 20.0])
 def test_script_has_every_kind_of_event_in_order(seed: int, minutes: float) -> None:
     """Broken if a run lacked a cause, an idle change, a reverted change or the surge, or they ran into each
     other."""

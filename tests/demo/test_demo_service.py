@@ -14,40 +14,13 @@ from typing import Any
 
 import httpx
 import pytest
-from demo_servers import serving
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import Route
+from demo_servers import FakeModel, serving
 
+from otelkit import semconv
 from otelkit.demo import load, service, stack
 from otelkit.demo.load import PlannedRequest
+from otelkit.demo.otlp_receiver import OtlpReceiver
 from otelkit.demo.supervise import Supervisor, free_port
-
-
-class FakeModel:
-    """A model server that notes what it is asked."""
-
-    def __init__(self) -> None:
-        self.asked: list[dict[str, Any]] = []
-        self.status = 200
-
-    def app(self) -> Starlette:
-        async def complete(request: Request) -> Response:
-            self.asked.append(json.loads(await request.body()))
-            if self.status != 200:
-                return JSONResponse({"error": {"message": "no"}}, status_code=self.status)
-            chunk = {
-                "id": "1",
-                "object": "chat.completion.chunk",
-                "created": 1,
-                "model": "m",
-                "choices": [{"index": 0, "delta": {"content": "hi"}, "finish_reason": None}],
-            }
-            lines = f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n"
-            return StreamingResponse(iter([lines]), media_type="text/event-stream")
-
-        return Starlette(routes=[Route("/v1/chat/completions", complete, methods=["POST"])])
 
 
 @pytest.fixture
@@ -89,7 +62,7 @@ def ask(url: str, wish: int) -> tuple[int, str]:
 
 def test_callers_get_at_most_the_cap(url: str, model: FakeModel) -> None:
     """Broken if the demo's main setting did not bound answers, or a caller's own wish were ignored."""
-    assert [ask(url, 100), ask(url, 3)] == [(1, ""), (1, "")]
+    assert [ask(url, 100), ask(url, 3)] == [(9, ""), (4, "")]
     assert [asked["max_tokens"] for asked in model.asked] == [8, 3]
     assert model.asked[0]["temperature"] == 0.5 and model.asked[0]["model"] == "small"
     assert "unknown" not in model.asked[0] and "top_p" not in model.asked[0]
@@ -121,6 +94,56 @@ def test_service_imports_nothing_of_otelkit() -> None:
         if isinstance(node, ast.Import):
             imported |= {alias.name for alias in node.names}
     assert not [name for name in imported if name.split(".")[0] == "otelkit"]
+
+
+def spans_in(path: Path) -> list[dict[str, Any]]:
+    """All spans of a file of OTLP JSON lines."""
+    return [
+        span
+        for line in path.read_text().splitlines()
+        for resource in json.loads(line)["resourceSpans"]
+        for scope in resource["scopeSpans"]
+        for span in scope["spans"]
+    ]
+
+
+def test_service_is_observed_without_knowing_of_it(model: FakeModel, settings: Path, tmp_path: Path) -> None:
+    """Broken if `otelkit run` did not record this service: spans, metrics, and the change made to it."""
+    port, metrics_port = free_port(), free_port()
+    with (
+        serving(model.app()) as model_url,
+        OtlpReceiver(tmp_path) as receiver,
+        Supervisor(tmp_path) as supervisor,
+    ):
+        stack.start_service(
+            supervisor,
+            model=stack.ModelServer("small", f"{model_url}/v1"),
+            settings=settings,
+            port=port,
+            telemetry=stack.telemetry_environment(
+                otlp=receiver.endpoint, metrics_port=metrics_port, objectives=(0.1, 0.5)
+            ),
+        )
+        for _ in range(20):
+            ask(stack.chat_url(port), 100)
+        settings.write_text(json.dumps({"max_tokens": 16, "temperature": 0.5}))
+        for _ in range(20):
+            ask(stack.chat_url(port), 100)
+        deadline = time.monotonic() + 10
+        page = ""
+        while "otelkit_parameter_change_timestamp_seconds{" not in page and time.monotonic() < deadline:
+            time.sleep(0.1)
+            page = httpx.get(
+                f"http://127.0.0.1:{metrics_port}/metrics", headers={"accept": "application/openmetrics-text"}
+            ).text
+    assert 'parameter="max_tokens"' in page and 'old="8"' in page and 'new="16"' in page
+    assert 'le="0.11"' in page, "objectives make buckets finer"
+    assert "trace_id=" in page, "exemplars are there"
+    spans = spans_in(tmp_path / "traces.jsonl")
+    steps = [span for span in spans if span["name"] == semconv.TOKEN_STEP_SPAN]
+    generations = {span["spanId"] for span in spans if span["name"] != semconv.TOKEN_STEP_SPAN}
+    assert len(generations) == 40
+    assert len(steps) == 20 * 8 + 20 * 16 and {step["parentSpanId"] for step in steps} == generations
 
 
 def test_service_ends_politely(settings: Path, tmp_path: Path) -> None:
