@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import http.server
 import json
 import re
 import shutil
@@ -16,6 +17,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -33,7 +35,6 @@ from otelkit.spec import BURN_ALERTS, PRESETS, Duration, parse_spec
 
 SCRAPE_SECONDS: Final = 15
 HISTORY_SECONDS: Final = 3900
-FUTURE_SECONDS: Final = 600
 MEASURED_INTERVAL: Final = "20s"
 """Groups are evaluated this often while they are measured, so that each is seen soon. The time that one
 evaluation takes does not depend on it, and is compared with the group's real interval."""
@@ -62,7 +63,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--promtool", default=_tool("promtool"))
     parser.add_argument("--services", type=int, default=200)
     parser.add_argument("--instances", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=70, help="how long each form is evaluated")
+    parser.add_argument("--seconds", type=float, default=120, help="how long each form is evaluated")
     return parser.parse_args()
 
 
@@ -142,18 +143,23 @@ def _evaluation(options: argparse.Namespace) -> dict[str, Any]:
     spec = parse_spec(f"preset: http\nslos: [{objectives}]\n")
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder)
-        series = _backfill(directory, options)
+        fleet = _Fleet(options)
+        fleet.backfill(directory, options.promtool)
         forms = {}
-        for form, files in (("otelkit", generate(spec)), ("naive", {"naive.rules.yaml": _naive()})):
-            forms[form] = _measure(directory, files, options)
+        with fleet.served() as target:
+            for form, files in (("otelkit", generate(spec)), ("naive", {"naive.rules.yaml": _naive()})):
+                forms[form] = _measure(directory, files, target, options)
     ours, naive = (forms[form]["share_of_time"] for form in ("otelkit", "naive"))
+    # Rules written by hand stand in groups without an interval of their own.
+    everywhere = sum(group["seconds"] for group in forms["naive"]["groups"].values()) / SCRAPE_SECONDS
     return {
         "services": options.services,
         "instances": options.instances,
-        "raw_series": series,
+        "raw_series": len(fleet.names),
         "scrape_seconds": SCRAPE_SECONDS,
         **forms,
         "times_cheaper": round(naive / ours, 2),
+        "times_cheaper_than_at_the_global_interval": round(everywhere / ours, 2),
         "note": "an hour of history: the naive windows of hours and days would read more in production",
     }
 
@@ -187,6 +193,13 @@ def _naive() -> str:
         rules.append({"record": f"naive:burn_errors_{window}", "expr": f"{failed} / {total} / 0.001"})
         interval = f"{max(15, min(300, int(window.seconds // 60)))}s"
         groups.append({"name": f"burn-{window}", "interval": interval, "rules": rules})
+    alerts = []
+    for alert in BURN_ALERTS:
+        factor = alert.factor(Duration.parse("30d"))
+        for name in ("fast", "tail", "errors"):
+            long, short = (f"naive:burn_{name}_{window} > {factor}" for window in (alert.long, alert.short))
+            alerts.append({"alert": "Burn", "expr": f"{long} and {short}"})
+    groups.append({"name": "alerts", "interval": "15s", "rules": alerts})
     return yaml.safe_dump({"groups": groups}, sort_keys=False, width=1000)
 
 
@@ -194,49 +207,89 @@ def _quantile(quantile: float, metric: str, window: str) -> str:
     return f"histogram_quantile({quantile}, sum by (le, service) (rate({metric}_bucket[{window}])))"
 
 
-def _backfill(directory: Path, options: argparse.Namespace) -> int:
-    """Blocks of synthetic history that reaches into the next minutes; returns the number of series."""
-    random = np.random.default_rng(SEED)
-    end = int(time.time()) + FUTURE_SECONDS
-    times = range(end - HISTORY_SECONDS - FUTURE_SECONDS, end, SCRAPE_SECONDS)
-    bounds = (*(PRESETS["http"].buckets or ()), float("inf"))
-    metric = semconv.METRIC_HTTP_REQUEST_DURATION
-    series = 0
-    text = directory / "history.om"
-    with text.open("w") as file:
+def _healthy(random: np.random.Generator, bounds: tuple[float, ...]) -> Any:
+    """Share of calls below each bound, of a service that keeps its objectives."""
+    latencies = np.sort(random.lognormal(np.log(random.uniform(0.05, 0.1)), 0.5, 2000))
+    return np.searchsorted(latencies, bounds, side="right") / len(latencies)
 
-        def write(name: str, labels: str, values: Any) -> None:
-            pairs = zip(times, values.tolist(), strict=True)
-            file.writelines(f"{name}{{{labels}}} {value} {at}\n" for at, value in pairs)
 
-        file.write(f"# TYPE {metric} histogram\n")
+class _Fleet:
+    """Healthy services whose counters grow steadily: first as history in blocks, then as a /metrics page."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        random = np.random.default_rng(SEED)
+        bounds = (*(PRESETS["http"].buckets or ()), float("inf"))
+        metric = semconv.METRIC_HTTP_REQUEST_DURATION
+        self.names: list[str] = []
+        paces: list[float] = []
         for service in range(options.services):
             for instance in range(options.instances):
-                for code, pace in (("200", 30), ("500", 0.3)):
+                for code, pace in (("200", 30.0), ("500", 0.003)):
                     labels = f'service="s{service:03}",instance="i{instance}",job="b",code="{code}"'
-                    calls = random.poisson(pace / len(bounds), size=(len(times), len(bounds)))
-                    cumulative = np.cumsum(np.cumsum(calls, axis=1), axis=0)
-                    for index, bound in enumerate(bounds):
+                    cumulative = _healthy(random, bounds) * pace
+                    for bound, share in zip(bounds, cumulative, strict=True):
                         le = "+Inf" if np.isinf(bound) else repr(bound)
-                        write(f"{metric}_bucket", f'{labels},le="{le}"', cumulative[:, index])
-                    write(f"{metric}_count", labels, cumulative[:, -1])
-                    write(f"{metric}_sum", labels, cumulative[:, -1] * 0.5)
-                    series += len(bounds) + 2
-        file.write("# EOF\n")
-    command = [
-        options.promtool,
-        "tsdb",
-        "create-blocks-from",
-        "openmetrics",
-        str(text),
-        str(directory / "data"),
-    ]
-    subprocess.run(command, check=True, capture_output=True)
-    text.unlink()
-    return series
+                        self.names.append(f'{metric}_bucket{{{labels},le="{le}"}}')
+                        paces.append(float(share))
+                    self.names += [f"{metric}_count{{{labels}}}", f"{metric}_sum{{{labels}}}"]
+                    paces += [pace, pace / 2]
+        self.paces = np.array(paces)
+        self.began = time.time() - HISTORY_SECONDS
+        self.header = f"# TYPE {metric} histogram\n"
+
+    def values(self, at: float) -> list[float]:
+        """The counters at a Unix time."""
+        values: list[float] = np.floor(self.paces * ((at - self.began) / SCRAPE_SECONDS)).tolist()
+        return values
+
+    def page(self) -> bytes:
+        now = self.values(time.time())
+        lines = (f"{name} {value:.0f}\n" for name, value in zip(self.names, now, strict=True))
+        return (self.header + "".join(lines)).encode()
+
+    def backfill(self, directory: Path, promtool: str) -> None:
+        """Write the history up to now as blocks of Prometheus."""
+        times = range(int(self.began), int(time.time()), SCRAPE_SECONDS)
+        text = directory / "history.om"
+        with text.open("w") as file:
+            file.write(self.header)
+            for name, pace in zip(self.names, self.paces.tolist(), strict=True):
+                values = (int(pace * index) for index in range(len(times)))
+                file.writelines(f"{name} {value} {at}\n" for at, value in zip(times, values, strict=True))
+            file.write("# EOF\n")
+        command = [promtool, "tsdb", "create-blocks-from", "openmetrics", str(text), str(directory / "data")]
+        subprocess.run(command, check=True, capture_output=True)
+        text.unlink()
+
+    @contextlib.contextmanager
+    def served(self) -> Iterator[str]:
+        """Serve the page; yields host and port."""
+        fleet = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                body = fleet.page()
+                self.send_response(200)
+                self.send_header("content-type", "text/plain; version=0.0.4")
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Quiet."""
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            server.server_close()
 
 
-def _measure(directory: Path, files: Mapping[str, str], options: argparse.Namespace) -> dict[str, Any]:
+def _measure(
+    directory: Path, files: Mapping[str, str], target: str, options: argparse.Namespace
+) -> dict[str, Any]:
     intervals = {
         group["name"]: group["interval"]
         for text in files.values()
@@ -248,18 +301,29 @@ def _measure(directory: Path, files: Mapping[str, str], options: argparse.Namesp
         hastened = re.sub(r"^( +interval:) \S+$", rf"\1 {MEASURED_INTERVAL}", text, flags=re.MULTILINE)
         (directory / name).write_text(hastened)
     configuration = {
-        "global": {"evaluation_interval": MEASURED_INTERVAL},
+        "global": {"evaluation_interval": MEASURED_INTERVAL, "scrape_interval": f"{SCRAPE_SECONDS}s"},
         "rule_files": [str(directory / "*.rules.yaml")],
-        # The history reaches beyond now, and what rules record now must be accepted still.
-        "storage": {"tsdb": {"out_of_order_time_window": "2h"}},
+        "scrape_configs": [
+            {"job_name": "b", "honor_labels": True, "static_configs": [{"targets": [target]}]},
+        ],
     }
     (directory / "prometheus.yml").write_text(yaml.safe_dump(configuration))
     with _prometheus(directory, options) as url:
-        time.sleep(options.seconds)
-        durations = _by_group(url, "prometheus_rule_group_last_duration_seconds")
+        seen = []
+        until = time.monotonic() + options.seconds
+        # The first round finds nothing recorded yet, and opens the blocks.
+        time.sleep(options.seconds / 3)
+        while time.monotonic() < until:
+            seen.append(_by_group(url, "prometheus_rule_group_last_duration_seconds"))
+            time.sleep(5)
+        seen.append(_by_group(url, "prometheus_rule_group_last_duration_seconds"))
         samples = _by_group(url, "prometheus_rule_group_last_evaluation_samples")
         failures = sum(_by_group(url, "prometheus_rule_evaluation_failures_total").values())
         page = httpx.get(f"{url}/metrics", timeout=30).text
+    # The quickest of several rounds: what else runs on the machine only ever adds to it.
+    durations = {
+        name: min(one[name] for one in seen if name in one) for name in {name for one in seen for name in one}
+    }
     cpu = re.search(r"^process_cpu_seconds_total (\S+)$", page, flags=re.MULTILINE)
     groups = {
         name: {"seconds": round(durations[name], 4), "interval": interval}
