@@ -17,7 +17,7 @@ def dashboard(spec: Spec) -> g.Dashboard:
         "What to do, by symptom. Panels of the other dashboards link to these sections.",
         [
             # Links name a section by its panel's id.
-            attr.evolve(panels.text(title, content, size=(12, 9)), id=number)
+            attr.evolve(panels.text(title, content, size=(12, 10)), id=number)
             for number, (title, content) in enumerate(sections().items(), 1)
         ],
         variables=[],

@@ -9,6 +9,7 @@ import random
 import socket
 import subprocess
 import time
+from collections import deque
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,11 +27,13 @@ from otelkit.spec import parse_spec
 
 STEP = 15
 LENGTH = 60 * 60
+IN_FLIGHT = 3
 CHAT, SEARCH = "chat", "search"
-SPEC = parse_spec(f"""
+SPEC_TEXT = f"""
 services: [{{name: {CHAT}, slos: [{{errors: 1%}}, {{latency: 1.28, quantile: 0.95}}]}}, {{name: {SEARCH}}}]
 windows: [1m, 5m]
-""")
+"""
+SPEC = parse_spec(SPEC_TEXT)
 POSITIONS = ("0001-0016", "0017-0064", "0065-0256")
 
 
@@ -86,6 +89,7 @@ def history(start: float) -> str:
     own = {name: _self_metrics(pages.registry, name) for name in (CHAT,)}
     others = _Others(pages.registry)
     dice = random.Random(7)
+    under_way: deque[Generation] = deque()
     for tick in range(LENGTH // STEP + 1):
         offset = tick * STEP
         for service, model, rate in (
@@ -96,8 +100,10 @@ def history(start: float) -> str:
             for number in range(_poisson(dice, rate * STEP)):
                 generation = _generation(dice, service, model, start + offset, offset, number)
                 calls.started(generation.call_site)
-                calls.ended(generation, traced=False)
-                others.ended(generation, dice)
+                under_way.append(generation)
+                if len(under_way) > IN_FLIGHT:
+                    calls.ended(under_way[0], traced=False)
+                    others.ended(under_way.popleft(), dice)
         for change, seen_at in changes(start):
             if 0 <= offset - seen_at < STEP:
                 calls.changed(change)
@@ -393,3 +399,28 @@ def _run(command: list[object]) -> None:
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{command[:4]}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+
+
+def main() -> None:
+    """Keep the filled Prometheus running until Ctrl-C, to look at dashboards with."""
+    import tempfile
+
+    from otelkit.demo.prometheus import find_tool
+
+    binary, promtool = find_tool("prometheus"), find_tool("promtool")
+    assert binary is not None and promtool is not None, "scripts/fetch-prometheus brings both"
+    with tempfile.TemporaryDirectory() as scratch:
+        spec = Path(scratch, "otelkit.yaml")
+        spec.write_text(SPEC_TEXT, encoding="utf-8")
+        with filled_prometheus(binary, promtool, Path(scratch)) as server:
+            print(
+                f"otelkit dashboards preview --png --spec {spec} --prometheus {server.url} "
+                f"--since {server.start:.0f} --until {server.end:.0f}",
+                flush=True,
+            )
+            with contextlib.suppress(KeyboardInterrupt):
+                time.sleep(86_400)
+
+
+if __name__ == "__main__":
+    main()

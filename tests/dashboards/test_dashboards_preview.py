@@ -77,7 +77,7 @@ def test_every_panel_is_drawn_in_a_browser(
         """() => [...document.querySelectorAll('[data-panel]')].map(panel => ({
             title: panel.querySelector('h3').textContent,
             empty: 'empty' in panel.dataset,
-            marks: panel.querySelectorAll('canvas, td, pre, .stat b').length,
+            marks: panel.querySelectorAll('canvas, td, .prose, .stat b').length,
             text: panel.textContent.length }))"""
     )
     tab.close()
@@ -158,6 +158,18 @@ def test_faulty_queries_and_unknown_parts_are_said_in_their_panel(filled: Filled
     assert "'joinByLabels' is not known" in _panel(page, "Time per token")["problems"][0]
     assert "'piechart' are not drawn" in _panel(page, "Tokens per second")["problems"][0]
     assert not _panel(page, "Latency of the selection, with traces")["problems"]
+
+
+@pytest.mark.prometheus
+@pytest.mark.parametrize("mode", ["markdown", "html", "text"])
+def test_text_panels_run_nothing(mode: str, filled: FilledPrometheus) -> None:
+    """A dashboard from elsewhere would run its author's script in the reader's browser."""
+    document = copy.deepcopy(documents(SPEC)["otelkit-runbook"])
+    options = document["panels"][0]["options"]
+    options.update(mode=mode, content="<img src=x onerror=alert(1)> [x](javascript:alert(1))")
+    content = _panel(_render(filled, document), "P99 moved after a change")["content"]
+    assert "<img" not in content
+    assert "href" not in content
 
 
 @pytest.mark.prometheus

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from html import escape
 from typing import Any, Final
+
+from markdown_it import MarkdownIt
 
 from otelkit.dashboards.preview.fetch import PanelFrames, Span
 from otelkit.dashboards.preview.frames import Field, Frame, Value
 
 Drawn = dict[str, Any]
+_MARKDOWN: Final = MarkdownIt("commonmark", {"html": False}).enable("table")
 
 
 def draw(panel: Mapping[str, Any], found: PanelFrames, span: Span) -> Drawn:
@@ -239,7 +243,10 @@ def _trend(panel: Mapping[str, Any], found: PanelFrames, span: Span) -> Drawn:
 
 
 def _text(panel: Mapping[str, Any], found: PanelFrames, span: Span) -> Drawn:
-    return {"content": panel.get("options", {}).get("content", "")}
+    options = panel.get("options", {})
+    content = str(options.get("content", ""))
+    # A panel's own HTML is not run: the page may be looked at by others than its author.
+    return {"content": _MARKDOWN.render(content) if options.get("mode") == "markdown" else escape(content)}
 
 
 def _row(panel: Mapping[str, Any], found: PanelFrames, span: Span) -> Drawn:

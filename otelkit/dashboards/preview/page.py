@@ -58,7 +58,8 @@ def render_preview(
         titled = {**panel, "title": variables.replace(panel.get("title", ""))}
         panels.append(draw(titled, fetch(panel, api, variables, span), span))
     problems = [*variables.problems, *problems]
-    if panels and all(panel["empty"] for panel in panels if panel["kind"] not in _ALWAYS_FILLED):
+    with_data = [panel for panel in panels if panel["kind"] not in _ALWAYS_FILLED]
+    if with_data and all(panel["empty"] for panel in with_data):
         problems.append(f"{api.url} has no data for any panel in this span")
     scripts = [echarts.library(), *map(_asset, _SCRIPTS)]
     return (

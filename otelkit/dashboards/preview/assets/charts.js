@@ -97,7 +97,7 @@
     const lines = styled.map((one) => ({
       name: one.name, type: one.bars ? "bar" : "line", data: one.points, yAxisIndex: one.right ? 1 : 0,
       showSymbol: false, connectNulls: false, stack: one.stack || null, z: one.bars ? 1 : 3,
-      barWidth: one.bars ? Math.max(2, Math.min(6, 500 / Math.max(1, one.points.length))) : null,
+      barWidth: one.bars ? "98%" : null,
       itemStyle: { color: one.swatch, opacity: one.bars ? 0.45 : 1 },
       lineStyle: { color: one.swatch, width: one.width, type: one.dashed ? "dashed" : "solid" },
       areaStyle: !one.bars && one.fill ? { color: one.swatch, opacity: one.fill / 100 } : null,
@@ -243,7 +243,7 @@
     }));
     const columnOf = new Map(filled.flatMap((column, index) => column.map((node) => [node.id, index])));
     /** An edge that passes a column bows around the nodes in it. */
-    const bend = ({ source, target }) => (columnOf.get(target) - columnOf.get(source) > 1 ? 0.3 : 0.06) * (at.get(source) > 0.6 ? -1 : 1);
+    const bend = ({ source, target }) => (columnOf.get(target) - columnOf.get(source) <= 1 ? 0.06 : at.get(source) > 0.6 ? -0.4 : 0.17);
     const stat = (value, unit) => (value === null || value === undefined || value === "" ? "" : format(value, unit));
     const numbers = (one, side) => [stat(one.mainstat, panel.units[side][0]), stat(one.secondarystat, panel.units[side][1])].filter(Boolean).join("  ·  ");
     return chart(box, {
@@ -329,8 +329,9 @@
   }
 
   function text(place, panel) {
-    const box = document.createElement("pre");
-    box.textContent = panel.content;
+    const box = document.createElement("div");
+    box.className = "prose";
+    box.innerHTML = panel.content; // rendered from Markdown with HTML switched off, or escaped
     place.append(box);
   }
 
