@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 from live import BOUNDS, ScriptedService, prometheus, serve
@@ -19,12 +20,13 @@ from otelkit import semconv
 from otelkit.query import PrometheusSource, ScrapeSource
 from otelkit.query.assemble import quantiles
 from otelkit.query.samples import Grid, RawData
-from otelkit.spec import Duration, Service, Spec
+from otelkit.spec import Duration, Service, Slo, Spec
 
 pytestmark = pytest.mark.prometheus
 
 SPEC = Spec(
     services=(Service(name="chat", depends_on=("calm",)), Service(name="calm", controls=())),
+    slos=(Slo(latency=0.64), Slo(errors=0.01)),
     base_window=Duration.parse("5s"),
     windows=(Duration.parse("3s"), Duration.parse("4s")),
     scrape_interval=Duration.parse("500ms"),
@@ -199,6 +201,14 @@ def test_the_changes_command_lists_them(run: Run) -> None:
             "24",
             "observed",
         )
+
+
+def test_prometheus_evaluates_every_rule_without_fault(run: Run) -> None:
+    """promtool only reads rules; a server finds that two write the same series, or that labels clash."""
+    groups = httpx.get(f"{run.prometheus.address}/api/v1/rules", timeout=10).json()["data"]["groups"]
+    rules = [rule for group in groups for rule in group["rules"]]
+    assert {rule["name"] for rule in rules} >= {semconv.RECORDED_P99, "OtelkitErrorBudgetBurn"}
+    assert [(rule["name"], rule.get("lastError")) for rule in rules if rule["health"] == "err"] == []
 
 
 def test_a_window_without_rules_is_computed_and_said(run: Run) -> None:
