@@ -18,6 +18,7 @@ ENTRY_POINTS: Final = "otelkit.providers"
 
 _OWN: Final = {
     "openai": "otelkit.record.providers.openai:OpenAI",
+    "transformers.generation.utils": "otelkit.record.providers.transformers:Transformers",
     "google.genai": "otelkit.record.providers.google_genai:GoogleGenAI",
     "anthropic": "otelkit.record.providers.anthropic:Anthropic",
 }
