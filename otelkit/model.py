@@ -139,6 +139,9 @@ class ParameterChange:
     """Who or what made the change, where known: a file with its owner, a flag provider, an action."""
     effective_at: float | None = None
     """Unix seconds at which a call first used the new value, where that differs from ``first_seen``."""
+    shares: tuple[float, float] | None = None
+    """Share (0 to 1) of requests with the new value before and after, where the settled value did not simply
+    move: ``new`` then gained in share, mostly from ``old``."""
 
     @property
     def key(self) -> str:

@@ -1,0 +1,195 @@
+"""All parameters of all call sites, in bounded memory."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from otelkit.model import UNSET, CallSite, ParameterChange, ParameterValue
+from otelkit.record.observed.series import Series
+
+_YOUNG: Final = 256
+"""Requests up to which each is looked at by itself. At older sites those that depart from the settled values
+are looked at ``_BATCH`` at a time, which costs a quarter."""
+_BATCH: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class SettledValue:
+    """What a call site uses for a parameter in this process."""
+
+    service: str
+    scope: str
+    parameter: str
+    value: ParameterValue
+    """Undefined unless ``is_clear``."""
+    is_clear: bool
+    """Whether one value prevails; if not, requests vary the parameter."""
+    since: float
+    """Unix seconds from which that is so."""
+
+
+class _Site:
+    """All parameters of one call site."""
+
+    __slots__ = ("ambiguous", "names", "requests", "series", "settled", "unapplied", "waiting")
+
+    def __init__(self) -> None:
+        self.series: dict[str, Series] = {}
+        self.names: tuple[str, ...] = ()
+        """Of the request before."""
+        self.requests = 0
+        self.settled: Mapping[str, ParameterValue] | None = None
+        """The parameters of a request that departs in nothing; None while any parameter is in doubt."""
+        self.ambiguous: tuple[tuple[str, Series], ...] = ()
+        """Those of them that ``==`` takes another kind of value for."""
+        self.unapplied = 0
+        """Requests equal to ``settled`` that the series have not been told of yet."""
+        self.waiting: list[tuple[Mapping[str, ParameterValue], float]] = []
+        """Requests that have not been looked at."""
+
+
+class ChangeDetector:
+    """Detects observed changes at many call sites in bounded memory: least recently used sites go first.
+
+    Args:
+        max_sites: call sites remembered.
+        max_parameters: parameters remembered per call site; further ones are ignored and counted.
+    """
+
+    def __init__(self, *, max_sites: int = 1024, max_parameters: int = 64) -> None:
+        self._sites: OrderedDict[CallSite, _Site] = OrderedDict()
+        self._max_sites = max_sites
+        self._max_parameters = max_parameters
+        self._lock = threading.Lock()
+        self._latest: tuple[CallSite, _Site] | None = None
+        """Saves hashing five strings when one call site is used again and again."""
+        self.evicted_sites = 0
+        self.ignored_parameters = 0
+
+    def observe(
+        self, call_site: CallSite, parameters: Mapping[str, ParameterValue], at: float
+    ) -> tuple[ParameterChange, ...]:
+        """Take one request's parameters; returns the changes that it proves.
+
+        Args:
+            call_site: where the request was made; equal call sites share their settled values.
+            parameters: as given by the request; kept for a few requests, so not to be altered. A parameter
+                that is missing is UNSET, which is a value like any other.
+            at: Unix seconds at which the request began. Need not ascend.
+        """
+        with self._lock:
+            latest = self._latest
+            site = latest[1] if latest is not None and latest[0] is call_site else self._use(call_site)
+            site.requests += 1
+            if site.settled is not None and parameters == site.settled:
+                for name, series in site.ambiguous:
+                    if not series.is_settled(parameters[name]):
+                        break
+                else:
+                    site.unapplied += 1
+                    return ()
+            site.waiting.append((parameters, at))
+            if site.requests > _YOUNG and site.settled is None and len(site.waiting) < _BATCH:
+                return ()
+            return self._look(site, call_site)
+
+    def settled_values(self) -> list[SettledValue]:
+        """What every call site uses for each parameter that was seen often enough to tell."""
+        found = []
+        with self._lock:
+            for call_site, site in self._sites.items():
+                for name, series in site.series.items():
+                    settled = self._settled(call_site, site, name, series)
+                    if settled is not None:
+                        found.append(settled)
+        return found
+
+    def _settled(self, call_site: CallSite, site: _Site, name: str, series: Series) -> SettledValue | None:
+        unapplied = series.unapplied
+        series.unapplied += site.unapplied
+        is_clear, ripe = series.is_clear(), series.is_ripe()
+        series.unapplied = unapplied
+        if not ripe:
+            return None
+        if is_clear != series.was_clear:
+            series.was_clear = is_clear
+            series.since = series.latest
+        scope = call_site.location or call_site.model
+        return SettledValue(call_site.service, scope, name, series.settled_value, is_clear, series.since)
+
+    def _use(self, call_site: CallSite) -> _Site:
+        site = self._sites.get(call_site)
+        if site is None:
+            site = self._sites[call_site] = _Site()
+            if len(self._sites) > self._max_sites:
+                self._sites.popitem(last=False)
+                self.evicted_sites += 1
+        else:
+            self._sites.move_to_end(call_site)
+        self._latest = call_site, site
+        return site
+
+    def _look(self, site: _Site, call_site: CallSite) -> tuple[ParameterChange, ...]:
+        """Tell the series of the requests that wait."""
+        waiting, site.waiting = site.waiting, []
+        if site.unapplied:
+            for series in site.series.values():
+                series.unapplied += site.unapplied
+            site.unapplied = 0
+        known = True
+        for number, (parameters, at) in enumerate(waiting):
+            names = tuple(parameters)
+            if names != site.names:
+                known = self._track_new(site, parameters, site.requests - len(waiting) + number, at) and known
+                site.names = names
+        changes: list[ParameterChange] = []
+        times = [at for _, at in waiting]
+        in_doubt = not known
+        for name, series in site.series.items():
+            values = [parameters.get(name, UNSET) for parameters, _ in waiting]
+            if series.quiet and all(map(series.is_settled, values)):
+                series.unapplied += len(values)
+                continue
+            moved = series.observe(values, times)
+            if moved is not None:
+                changes.append(
+                    ParameterChange(
+                        service=call_site.service,
+                        parameter=name,
+                        old=moved.old,
+                        new=moved.new,
+                        first_seen=moved.first_seen,
+                        last_seen=moved.first_seen,
+                        scope=call_site.location or call_site.model,
+                        shares=moved.shares,
+                    )
+                )
+            in_doubt = in_doubt or not series.quiet
+        self._settle(site, None if in_doubt else waiting[-1][0])
+        return tuple(changes)
+
+    def _settle(self, site: _Site, parameters: Mapping[str, ParameterValue] | None) -> None:
+        site.settled = None if parameters is None else dict(parameters)
+        if parameters is not None:
+            site.ambiguous = tuple(
+                (name, site.series[name]) for name in parameters if site.series[name].ambiguous
+            )
+
+    def _track_new(
+        self, site: _Site, parameters: Mapping[str, ParameterValue], earlier: int, at: float
+    ) -> bool:
+        """Parameters not seen at this site before were UNSET in its ``earlier`` requests.
+
+        Returns:
+            Whether there was room for all of them.
+        """
+        for name in parameters.keys() - site.series.keys():
+            if len(site.series) >= self._max_parameters:
+                self.ignored_parameters += 1
+                return False
+            site.series[name] = Series(UNSET if earlier else parameters[name], earlier, at)
+        return True

@@ -1,0 +1,371 @@
+"""One parameter at one call site: the regime in force, and the newest requests while any departs from it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import log
+from typing import Final, NamedTuple
+
+from otelkit.model import ParameterValue
+from otelkit.record.observed.evidence import Scatter, bound, log_marginal
+from otelkit.record.observed.keys import Key, is_ambiguous, key_of, value_of
+
+MIN_OLD: Final = 5
+"""Requests that the old value must have been seen in."""
+MIN_NEW: Final = 8
+"""Requests that the new value must have been seen in."""
+WINDOW: Final = 96
+"""Newest requests that are searched for a split; also the longest delay of a report."""
+SHORT: Final = 48
+"""Requests up to which a regime may have been a long session: a new value must hold ``LASTING`` then."""
+LASTING: Final = 16
+_PAUSE: Final = 4
+"""Requests to wait after a search that found no split: the search is the only costly step."""
+_REGIME: Final = 512
+"""Requests after which the weight of a regime's older ones is halved."""
+_DISTINCT: Final = 64
+"""Distinct values remembered per parameter."""
+_RULE: Final = 0.35
+"""Least share of requests that a settled value has. Not one half: where a cap is settled, requests that ask
+for less stay below it."""
+_GONE: Final = 0.15
+"""Most share that the old value keeps where the settled value has moved; it is a shift of shares beyond."""
+_RARE: Final = 0.2
+"""Most share that the new value had where the settled value has moved."""
+_GAIN: Final = 0.3
+"""Share that a value must gain, and another must lose half of, for a shift."""
+_SHIFT: Final = 40
+"""Requests that new shares must have held for."""
+_STEADY: Final = 0.25
+"""Most difference of a share between the halves of the new regime; beyond it a rollout is under way."""
+_MAX_OUTLAST: Final = 80
+"""Requests with the new value that are proof however long earlier runs were."""
+
+
+class Moved(NamedTuple):
+    """A change that was proven."""
+
+    old: ParameterValue
+    new: ParameterValue
+    first_seen: float
+    shares: tuple[float, float] | None
+    """Share of requests with the new value before and after, where only the shares shifted."""
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """One request of a young series, several of an old one."""
+
+    counts: dict[Key, int]
+    size: int
+    first: dict[Key, float]
+    """Earliest Unix time of each value."""
+
+
+@dataclass(slots=True)
+class _Split:
+    index: int
+    score: float
+    new: int
+    size: int
+    shift: bool
+
+
+class Series:
+    """One parameter at one call site."""
+
+    __slots__ = (
+        "_chunks", "_count", "_distrust", "_judge_again_at", "_longest", "_regime", "_run", "_running",
+        "_scatter", "_seen", "_total", "_width", "ambiguous", "latest", "quiet", "settled", "settled_value",
+        "since", "unapplied", "was_clear",
+    )  # fmt: skip
+
+    def __init__(self, value: ParameterValue, weight: int, at: float) -> None:
+        self.settled = key_of(value)
+        """Key of the most frequent value of the regime in force."""
+        self.settled_value = value
+        self.ambiguous = is_ambiguous(value)
+        self.since = at
+        """Unix seconds from which the settled value was in force, or from which none was clear."""
+        self.latest = at
+        """Unix seconds of the newest request that departed from the settled value, or stood beside one."""
+        self.was_clear = True
+        """Whether the value was clear when ``since`` was set."""
+        self.quiet = True
+        """Every request in the window has the settled value; the window is empty then."""
+        self.unapplied = 0
+        """Requests with the settled value that are not counted yet; only while quiet."""
+        self._regime: dict[Key, int] = {self.settled: weight} if weight else {}
+        self._total = weight
+        self._scatter = Scatter()
+        self._scatter.add(weight, weight)
+        self._seen = weight
+        self._judge_again_at = 0
+        self._chunks: deque[_Chunk] = deque()
+        self._count: dict[Key, int] = {}
+        self._width = 0
+        """Requests in the window."""
+        self._running: Key = self.settled
+        self._run = 0
+        """How often ``_running`` has just come in a row."""
+        self._longest = 0
+        """Longest run of a value other than the settled one that has ended."""
+        self._distrust = 0
+        """Length (requests) of the longest regime before this one that was short: of such, one after the
+        other, are variation."""
+
+    def is_settled(self, value: ParameterValue) -> bool:
+        """Whether a value is the settled one."""
+        settled = self.settled_value
+        return value is settled or (
+            bool(value == settled) and (not self.ambiguous or key_of(value) == self.settled)
+        )
+
+    def is_ripe(self) -> bool:
+        """Whether enough requests were seen to say anything."""
+        return self._total + self.unapplied + self._width >= MIN_NEW
+
+    def is_clear(self) -> bool:
+        """Whether one value prevails for certain, so that it may be told to others."""
+        total = self._total + self.unapplied + self._width
+        settled = self._frequency(self.settled) + self.unapplied
+        return settled / total - total**-0.5 >= 0.5
+
+    def observe(self, values: Sequence[ParameterValue], times: Sequence[float]) -> Moved | None:
+        """Take some requests in order; what they prove, if anything."""
+        if self.unapplied:
+            self._seen += self.unapplied
+            self._absorb({self.settled: self.unapplied}, self.unapplied)
+            self._end_run(self.settled)
+            self.unapplied = 0
+        keys = list(map(key_of, values))
+        size = len(keys)
+        counts: dict[Key, int] = {}
+        first: dict[Key, float] = {}
+        for key, at in zip(keys, times, strict=True):
+            if key in counts:
+                counts[key] += 1
+                if at < first[key]:
+                    first[key] = at
+            else:
+                counts[key] = 1
+                first[key] = at
+        self._seen += size
+        self.latest = times[-1]
+        self._follow(counts, size, keys[-1])
+        self._chunks.append(_Chunk(counts, size, first))
+        window = self._count
+        for key, number in counts.items():
+            window[key] = window.get(key, 0) + number
+        self._width += size
+        while self._width > WINDOW:
+            self._retire()
+        if window.get(self.settled, 0) == self._width:
+            self._absorb(window, self._width)
+            self._clear_window()
+            return None
+        self.quiet = False
+        if self._seen < self._judge_again_at:
+            return None
+        candidate = keys[-1] if len(counts) == 1 else max(counts, key=counts.__getitem__)
+        if window[candidate] < MIN_NEW:
+            return None
+        return self._judge(candidate, values[keys.index(candidate)])
+
+    def _follow(self, counts: dict[Key, int], size: int, last: Key) -> None:
+        if len(counts) == 1 and last == self._running:
+            self._run += size
+        else:
+            self._end_run(last)
+            self._run = size if len(counts) == 1 else 1
+
+    def _end_run(self, following: Key) -> None:
+        if following != self._running:
+            if self._running != self.settled and self._run > self._longest:
+                self._longest = self._run
+            self._running, self._run = following, 0
+
+    def _retire(self) -> None:
+        oldest = self._chunks.popleft()
+        window = self._count
+        for key, number in oldest.counts.items():
+            if window[key] == number:
+                del window[key]
+            else:
+                window[key] -= number
+        self._width -= oldest.size
+        self._absorb(oldest.counts, oldest.size)
+
+    def _absorb(self, counts: dict[Key, int], size: int) -> None:
+        regime = self._regime
+        for key, number in counts.items():
+            regime[key] = regime.get(key, 0) + number
+        self._total += size
+        self._scatter.add(size, counts.get(self.settled, 0))
+        if self._total > _REGIME or len(regime) > _DISTINCT:
+            while len(regime) > _DISTINCT // 2 or self._total > _REGIME:
+                regime = {key: number // 2 for key, number in regime.items() if number > 1}
+                # What falls out stays in the total: it was neither the old nor the new value.
+                self._total = max(self._total // 2, sum(regime.values()))
+            self._regime = regime
+
+    def _clear_window(self) -> None:
+        self._chunks.clear()
+        self._count = {}
+        self._width = 0
+        self.quiet = True
+
+    def _frequency(self, key: Key) -> int:
+        return self._regime.get(key, 0) + self._count.get(key, 0)
+
+    def _judge(self, new: Key, value: ParameterValue) -> Moved | None:
+        """Whether ``new``, just seen, has become the settled value, or has gained in share."""
+        everything = self._total + self._width
+        others = 1.0 - self._regime.get(self.settled, 0) / self._total if self._total else 1.0
+        # The most that any split could show.
+        most = self._count[new] * log((everything + 1.5) / (self._regime.get(new, 0) + 0.5))
+        if most < bound(self._seen) * self._scatter.inflation(others):
+            return None
+        old = self.settled if new != self.settled else self._second()
+        split = self._best_split(new, old)
+        if split is None:
+            self._judge_again_at = self._seen + max(_PAUSE, 3 * self._chunks[-1].size)
+            if 2 * self._frequency(self.settled) < self._frequency(new):
+                self._settle(new, value)  # the first requests were not the rule
+                self._scatter = Scatter()
+                self.since = self.latest
+            return None
+        before = (self._frequency(new) - split.new) / (everything - split.size)
+        old_value = self.settled_value if old == self.settled else value_of(old)
+        moved = Moved(
+            old_value,
+            value,
+            self._first_seen(new, old, split),
+            (round(before, 2), round(split.new / split.size, 2)) if split.shift else None,
+        )
+        self._begin_regime(split.index, moved.first_seen)
+        top = max(self._regime, key=self._regime.__getitem__)
+        if top != self.settled:
+            self._settle(top, value if top == new else value_of(top))
+        return moved
+
+    def _second(self) -> Key:
+        """The most frequent of the values that are not settled."""
+        rest = {key: number for key, number in self._regime.items() if key != self.settled}
+        return max(rest, key=rest.__getitem__, default=self.settled)
+
+    def _best_split(self, new: Key, old: Key) -> _Split | None:
+        """The split that is best proven, if one is."""
+        best: dict[bool, _Split] = {}
+        all_new, all_old = self._frequency(new), self._frequency(old)
+        everything = self._total + self._width
+        one_regime = log_marginal(all_new, all_old, everything - all_new - all_old)
+        after_new = after_old = size = 0
+        index = len(self._chunks)
+        for chunk in reversed(self._chunks):
+            index -= 1
+            size += chunk.size
+            after_old += chunk.counts.get(old, 0)
+            if new not in chunk.counts:
+                continue
+            after_new += chunk.counts[new]
+            left = everything - size
+            if after_new < MIN_NEW or left < MIN_OLD or after_new < _RULE * size:
+                continue
+            before_new, before_old = all_new - after_new, all_old - after_old
+            moved = (
+                after_old <= _GONE * size and before_old >= _RULE * left and before_new <= _RARE * left
+            )
+            if not moved and (
+                size < _SHIFT
+                or after_new / size - before_new / left < _GAIN
+                or before_old / left - after_old / size < _GAIN / 2
+            ):
+                continue
+            if moved and after_new < self._required(left, before_new):
+                continue
+            score = (
+                log_marginal(after_new, after_old, size - after_new - after_old)
+                + log_marginal(before_new, before_old, left - before_new - before_old)
+                - one_regime
+            )
+            known = best.get(not moved)
+            if known is None or score > known.score:
+                best[not moved] = _Split(index, score, after_new, size, not moved)
+        for shift in (False, True):
+            split = best.get(shift)
+            if split is not None and self._is_proven(split, new):
+                return split
+        return None
+
+    def _is_proven(self, split: _Split, new: Key) -> bool:
+        scatter = self._scatter.copy()
+        before = 0
+        hits = self._regime.get(self.settled, 0)
+        known_before = self._regime.get(new, 0)
+        for chunk in self._before(split.index):
+            here = chunk.counts.get(self.settled, 0)
+            scatter.add(chunk.size, here)
+            before += chunk.size
+            hits += here
+            known_before += chunk.counts.get(new, 0)
+        total = self._total + before
+        others = 1.0 if known_before else 1.0 - hits / total
+        if split.score < bound(self._seen) * scatter.inflation(others):
+            return False
+        return not split.shift or self._is_steady(split, new)
+
+    def _before(self, index: int) -> Iterator[_Chunk]:
+        for number, chunk in enumerate(self._chunks):
+            if number >= index:
+                return
+            yield chunk
+
+    def _is_steady(self, split: _Split, new: Key) -> bool:
+        """Whether the new share is the same in both halves of the new regime."""
+        sizes, hits = [0, 0], [0, 0]
+        for number, chunk in enumerate(self._chunks):
+            if number >= split.index:
+                half = int(sizes[0] >= split.size // 2)
+                sizes[half] += chunk.size
+                hits[half] += chunk.counts.get(new, 0)
+        return sizes[1] > 0 and abs(hits[0] / sizes[0] - hits[1] / sizes[1]) <= _STEADY
+
+    def _required(self, left: int, before_new: int) -> int:
+        """Requests that a new value must have been seen in: more than runs that were no change have
+        lasted, and for a young regime more than that regime."""
+        required = max(MIN_NEW, 2 * self._longest, 2 * self._distrust)
+        if left < SHORT:
+            required = max(required, min(LASTING, left + 1))
+        return min(required, _MAX_OUTLAST)
+
+    def _first_seen(self, new: Key, old: Key, split: _Split) -> float:
+        """When the new value was first used: also before the split, as far back as the old value was not."""
+        chunks = list(self._chunks)
+        first = split.index
+        if not split.shift:
+            while first > 0 and (old not in (counts := chunks[first - 1].counts) or new in counts):
+                first -= 1
+        return min(chunk.first[new] for chunk in chunks[first:] if new in chunk.first)
+
+    def _settle(self, key: Key, value: ParameterValue) -> None:
+        self.settled, self.settled_value = key, value
+        self.ambiguous = is_ambiguous(value)
+
+    def _begin_regime(self, index: int, at: float) -> None:
+        after = list(self._chunks)[index:]
+        ended = self._total + sum(chunk.size for chunk in self._before(index))
+        self._distrust = max(self._distrust, ended) if ended < SHORT else self._distrust // 2
+        self._regime = {}
+        self._total = 0
+        self._scatter = Scatter()
+        for chunk in after:
+            for key, number in chunk.counts.items():
+                self._regime[key] = self._regime.get(key, 0) + number
+            self._total += chunk.size
+        self._clear_window()
+        self._longest = 0
+        self.since = at
+        self.was_clear = True
