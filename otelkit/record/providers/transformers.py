@@ -30,7 +30,8 @@ _SETTINGS: Final = frozenset(
     {
         "do_sample", "temperature", "top_k", "top_p", "min_p", "typical_p", "max_new_tokens", "max_length",
         "min_new_tokens", "num_beams", "num_return_sequences", "repetition_penalty", "no_repeat_ngram_size",
-        "length_penalty", "penalty_alpha", "early_stopping", "stop_strings", "use_cache", "cache_implementation",
+        "length_penalty", "penalty_alpha", "early_stopping", "stop_strings", "use_cache",
+        "cache_implementation",
         "prompt_lookup_num_tokens", "num_assistant_tokens", "assistant_early_exit",
     }
 )  # fmt: skip
