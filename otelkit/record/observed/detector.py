@@ -11,10 +11,11 @@ from typing import Final
 from otelkit.model import UNSET, CallSite, ParameterChange, ParameterValue
 from otelkit.record.observed.series import Series
 
-_YOUNG: Final = 256
-"""Requests up to which each is looked at by itself. At older sites those that depart from the settled values
-are looked at ``_BATCH`` at a time, which costs a quarter."""
-_BATCH: Final = 8
+_HABIT: Final = 192
+"""Requests for which a parameter must have varied to be known for it."""
+_BATCH: Final = 16
+"""Requests that are looked at together where none departs but in parameters that are known to vary: a quarter
+of the cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +36,17 @@ class SettledValue:
 class _Site:
     """All parameters of one call site."""
 
-    __slots__ = ("ambiguous", "names", "requests", "series", "settled", "unapplied", "waiting")
+    __slots__ = ("ambiguous", "quiet", "requests", "series", "settled", "unapplied", "waiting")
 
     def __init__(self) -> None:
         self.series: dict[str, Series] = {}
-        self.names: tuple[str, ...] = ()
-        """Of the request before."""
         self.requests = 0
         self.settled: Mapping[str, ParameterValue] | None = None
         """The parameters of a request that departs in nothing; None while any parameter is in doubt."""
         self.ambiguous: tuple[tuple[str, Series], ...] = ()
         """Those of them that ``==`` takes another kind of value for."""
+        self.quiet: list[tuple[str, Series]] | None = None
+        """Those that vary in nothing, where all others are known to vary; None while any is in doubt."""
         self.unapplied = 0
         """Requests equal to ``settled`` that the series have not been told of yet."""
         self.waiting: list[tuple[Mapping[str, ParameterValue], float]] = []
@@ -93,8 +94,14 @@ class ChangeDetector:
                     site.unapplied += 1
                     return ()
             site.waiting.append((parameters, at))
-            if site.requests > _YOUNG and site.settled is None and len(site.waiting) < _BATCH:
-                return ()
+            quiet = site.quiet
+            if quiet is not None and len(site.waiting) < _BATCH:
+                for name, series in quiet:
+                    value = parameters.get(name, UNSET)
+                    if value is not series.settled_value and not series.is_settled(value):
+                        break
+                else:
+                    return ()
             return self._look(site, call_site)
 
     def settled_values(self) -> list[SettledValue]:
@@ -141,18 +148,19 @@ class ChangeDetector:
                 series.unapplied += site.unapplied
             site.unapplied = 0
         known = True
-        for number, (parameters, at) in enumerate(waiting):
-            names = tuple(parameters)
-            if names != site.names:
-                known = self._track_new(site, parameters, site.requests - len(waiting) + number, at) and known
-                site.names = names
+        if not site.series.keys() >= set().union(*[parameters for parameters, _ in waiting]):
+            earlier = site.requests - len(waiting)
+            for number, (parameters, at) in enumerate(waiting):
+                known = self._track_new(site, parameters, earlier + number, at) and known
         changes: list[ParameterChange] = []
         times = [at for _, at in waiting]
-        in_doubt = not known
+        quiet: list[tuple[str, Series]] = []
+        in_doubt, habitual = not known, known
         for name, series in site.series.items():
             values = [parameters.get(name, UNSET) for parameters, _ in waiting]
             if series.quiet and all(map(series.is_settled, values)):
                 series.unapplied += len(values)
+                quiet.append((name, series))
                 continue
             moved = series.observe(values, times)
             if moved is not None:
@@ -168,7 +176,12 @@ class ChangeDetector:
                         shares=moved.shares,
                     )
                 )
-            in_doubt = in_doubt or not series.quiet
+            if series.quiet:
+                quiet.append((name, series))
+            else:
+                in_doubt = True
+                habitual = habitual and series.doubted >= _HABIT
+        site.quiet = quiet if habitual and in_doubt else None
         self._settle(site, None if in_doubt else waiting[-1][0])
         return tuple(changes)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 from typing import Final, NamedTuple
@@ -30,6 +30,8 @@ _DISTINCT: Final = 64
 _RULE: Final = 0.35
 """Least share of requests that a settled value has. Not one half: where a cap is settled, requests that ask
 for less stay below it."""
+_HOLD: Final = 0.3
+"""Least share of requests that a new value must have."""
 _GONE: Final = 0.15
 """Most share that the old value keeps where the settled value has moved; it is a shift of shares beyond."""
 _RARE: Final = 0.2
@@ -58,10 +60,11 @@ class Moved(NamedTuple):
 class _Chunk:
     """One request of a young series, several of an old one."""
 
-    counts: dict[Key, int]
+    counts: Mapping[Key, int]
     size: int
-    first: dict[Key, float]
-    """Earliest Unix time of each value."""
+    keys: Sequence[Key]
+    times: Sequence[float]
+    """Unix seconds."""
 
 
 @dataclass(slots=True)
@@ -77,9 +80,9 @@ class Series:
     """One parameter at one call site."""
 
     __slots__ = (
-        "_chunks", "_count", "_distrust", "_judge_again_at", "_longest", "_regime", "_run", "_running",
-        "_scatter", "_seen", "_total", "_width", "ambiguous", "latest", "quiet", "settled", "settled_value",
-        "since", "unapplied", "was_clear",
+        "_chunks", "_departed", "_distrust", "_judge_again_at", "_longest", "_regime", "_run", "_running",
+        "_scatter", "_seen", "_total", "_width", "ambiguous", "doubted", "latest", "quiet", "settled",
+        "settled_value", "since", "unapplied", "was_clear",
     )  # fmt: skip
 
     def __init__(self, value: ParameterValue, weight: int, at: float) -> None:
@@ -95,6 +98,8 @@ class Series:
         """Whether the value was clear when ``since`` was set."""
         self.quiet = True
         """Every request in the window has the settled value; the window is empty then."""
+        self.doubted = 0
+        """Requests since the first that departed, without a pause as long as the window."""
         self.unapplied = 0
         """Requests with the settled value that are not counted yet; only while quiet."""
         self._regime: dict[Key, int] = {self.settled: weight} if weight else {}
@@ -104,7 +109,8 @@ class Series:
         self._seen = weight
         self._judge_again_at = 0
         self._chunks: deque[_Chunk] = deque()
-        self._count: dict[Key, int] = {}
+        self._departed = 0
+        """Requests in the window that do not have the settled value."""
         self._width = 0
         """Requests in the window."""
         self._running: Key = self.settled
@@ -120,7 +126,7 @@ class Series:
         """Whether a value is the settled one."""
         settled = self.settled_value
         return value is settled or (
-            bool(value == settled) and (not self.ambiguous or key_of(value) == self.settled)
+            bool(value == settled) and (not self.ambiguous or bool(key_of(value) == self.settled))
         )
 
     def is_ripe(self) -> bool:
@@ -143,38 +149,33 @@ class Series:
         keys = list(map(key_of, values))
         size = len(keys)
         counts: dict[Key, int] = {}
-        first: dict[Key, float] = {}
-        for key, at in zip(keys, times, strict=True):
-            if key in counts:
-                counts[key] += 1
-                if at < first[key]:
-                    first[key] = at
-            else:
-                counts[key] = 1
-                first[key] = at
+        for key in keys:
+            counts[key] = counts.get(key, 0) + 1
         self._seen += size
         self.latest = times[-1]
         self._follow(counts, size, keys[-1])
-        self._chunks.append(_Chunk(counts, size, first))
-        window = self._count
-        for key, number in counts.items():
-            window[key] = window.get(key, 0) + number
+        self._chunks.append(_Chunk(counts, size, keys, times))
         self._width += size
+        self._departed += size - counts.get(self.settled, 0)
         while self._width > WINDOW:
             self._retire()
-        if window.get(self.settled, 0) == self._width:
-            self._absorb(window, self._width)
+        if not self._departed:
+            self._absorb({self.settled: self._width}, self._width)
             self._clear_window()
             return None
         self.quiet = False
+        self.doubted += size
         if self._seen < self._judge_again_at:
             return None
-        candidate = keys[-1] if len(counts) == 1 else max(counts, key=counts.__getitem__)
-        if window[candidate] < MIN_NEW:
+        candidate = keys[-1] if size == 1 else max(counts, key=counts.__getitem__)
+        if size > 1 and counts[candidate] < (self._share(candidate) + _GAIN / 2) * size:
             return None
         return self._judge(candidate, values[keys.index(candidate)])
 
-    def _follow(self, counts: dict[Key, int], size: int, last: Key) -> None:
+    def _share(self, key: Key) -> float:
+        return self._regime.get(key, 0) / self._total if self._total else 0.0
+
+    def _follow(self, counts: Mapping[Key, int], size: int, last: Key) -> None:
         if len(counts) == 1 and last == self._running:
             self._run += size
         else:
@@ -189,16 +190,11 @@ class Series:
 
     def _retire(self) -> None:
         oldest = self._chunks.popleft()
-        window = self._count
-        for key, number in oldest.counts.items():
-            if window[key] == number:
-                del window[key]
-            else:
-                window[key] -= number
         self._width -= oldest.size
+        self._departed -= oldest.size - oldest.counts.get(self.settled, 0)
         self._absorb(oldest.counts, oldest.size)
 
-    def _absorb(self, counts: dict[Key, int], size: int) -> None:
+    def _absorb(self, counts: Mapping[Key, int], size: int) -> None:
         regime = self._regime
         for key, number in counts.items():
             regime[key] = regime.get(key, 0) + number
@@ -213,27 +209,34 @@ class Series:
 
     def _clear_window(self) -> None:
         self._chunks.clear()
-        self._count = {}
-        self._width = 0
+        self._width = self._departed = 0
         self.quiet = True
+        self.doubted = 0
 
     def _frequency(self, key: Key) -> int:
-        return self._regime.get(key, 0) + self._count.get(key, 0)
+        return self._regime.get(key, 0) + self._newest(key)
+
+    def _newest(self, key: Key) -> int:
+        """How often a value is in the window."""
+        return sum(chunk.counts[key] for chunk in self._chunks if key in chunk.counts)
 
     def _judge(self, new: Key, value: ParameterValue) -> Moved | None:
         """Whether ``new``, just seen, has become the settled value, or has gained in share."""
         everything = self._total + self._width
-        others = 1.0 - self._regime.get(self.settled, 0) / self._total if self._total else 1.0
+        newest = self._newest(new)
         # The most that any split could show.
-        most = self._count[new] * log((everything + 1.5) / (self._regime.get(new, 0) + 0.5))
-        if most < bound(self._seen) * self._scatter.inflation(others):
+        most = newest * log((everything + 1.5) / (self._regime.get(new, 0) + 0.5))
+        if newest < MIN_NEW or most < bound(self._seen) * self._scatter.inflation(
+            1 - self._share(self.settled)
+        ):
             return None
         old = self.settled if new != self.settled else self._second()
         split = self._best_split(new, old)
         if split is None:
-            self._judge_again_at = self._seen + max(_PAUSE, 3 * self._chunks[-1].size)
+            self._judge_again_at = self._seen + max(_PAUSE, self._width // 8)
             if 2 * self._frequency(self.settled) < self._frequency(new):
                 self._settle(new, value)  # the first requests were not the rule
+                self._departed = self._width - newest
                 self._scatter = Scatter()
                 self.since = self.latest
             return None
@@ -272,12 +275,10 @@ class Series:
                 continue
             after_new += chunk.counts[new]
             left = everything - size
-            if after_new < MIN_NEW or left < MIN_OLD or after_new < _RULE * size:
+            if after_new < MIN_NEW or left < MIN_OLD or after_new < _HOLD * size:
                 continue
             before_new, before_old = all_new - after_new, all_old - after_old
-            moved = (
-                after_old <= _GONE * size and before_old >= _RULE * left and before_new <= _RARE * left
-            )
+            moved = after_old <= _GONE * size and before_old >= _RULE * left and before_new <= _RARE * left
             if not moved and (
                 size < _SHIFT
                 or after_new / size - before_new / left < _GAIN
@@ -348,7 +349,12 @@ class Series:
         if not split.shift:
             while first > 0 and (old not in (counts := chunks[first - 1].counts) or new in counts):
                 first -= 1
-        return min(chunk.first[new] for chunk in chunks[first:] if new in chunk.first)
+        return min(
+            at
+            for chunk in chunks[first:]
+            for key, at in zip(chunk.keys, chunk.times, strict=True)
+            if key == new
+        )
 
     def _settle(self, key: Key, value: ParameterValue) -> None:
         self.settled, self.settled_value = key, value
