@@ -24,7 +24,7 @@ EFFECTIVE: Final = 0.25
 UNKNOWN_PER_HOUR: Final = 0.5
 """Steps that nobody recorded a cause for."""
 PROMPT_SECONDS: Final = 5.0
-PROMPT_SHARE: Final = 0.7
+PROMPT_SHARE: Final = 0.85
 """Share of effects that begin within about ``PROMPT_SECONDS``."""
 MINUTE: Final = 60.0
 SLACK_SECONDS: Final = 5.0
@@ -32,13 +32,15 @@ SLACK_SECONDS: Final = 5.0
 LATEST_SECONDS: Final = 300.0
 ACCEPTED: Final = 1.5
 """Log odds against nothing at which a change's step is taken for granted while others are looked for."""
-ACCEPTED_UNKNOWN: Final = 7.0
+ACCEPTED_UNKNOWN: Final = 9.0
 """The same for a step that nobody recorded."""
 FINER: Final = np.linspace(-0.5, 0.5, 11)
 """Cells around a step's place among which the best is taken."""
 LEFTOVER_CELLS: Final = 3.0
 MOST_STEPS: Final = 12
-WORTH_ASKING: Final = -1.5
+MOST_UNKNOWN: Final = 4
+"""Steps in all, and those that nobody recorded: beyond so many, noise is being explained."""
+WORTH_ASKING: Final = 3.0
 """Log odds from which on it is asked whether a rival and the change both had effects."""
 AROUND_SECONDS: Final = 900.0
 """How far from a change an unrecorded step competes with it."""
@@ -169,6 +171,8 @@ def find_steps(witness: Witness, groups: Sequence[Group]) -> list[Step]:
         unknown = unknown_scores(witness, cells.seconds, taken)
         place = int(np.argmax(unknown))
         best = Step(float(place), None, float(unknown[place]) - (ACCEPTED_UNKNOWN - ACCEPTED))
+        if sum(step.owner is None for step in found) >= MOST_UNKNOWN:
+            best = replace(best, log_odds=-np.inf)
         for number, group in enumerate(groups):
             if any(step.owner == number for step in found):
                 continue

@@ -62,22 +62,33 @@ def fit(cells: Cells, suspected: Sequence[float] = ()) -> Fitted | None:
         return None
     levels = {name: level for name, level in cells.levels.items() if name in tables}
     shape = pooling.model(
-        levels, [n for n in names if n in tables and n not in levels], first_share(cells), widths(cells)
+        levels, [n for n in names if n in tables and n not in levels], first_shares(cells), widths(cells)
     )
     ordered = tuple(tables[name] for name in shape.channels)
     width = max(1, round(WIDTH_SECONDS / cells.seconds))
     return Fitted(cells, shape, ordered, _correlation(ordered), width, columns)
 
 
-def first_share(cells: Cells) -> float:
-    """Share of a usual call's latency that passes before its first token; a fifth where unknown."""
+def first_shares(cells: Cells) -> dict[str, float]:
+    """For each quantile, the share of such a call's latency that passes before its first token; a fifth where unknown.
+
+    The wait is taken to be alike for all calls: a small part of a long one.
+    """
+    usual = {
+        name: np.nanmedian(cells.channels[name]) for name in cells.levels if _known(cells.channels[name])
+    }
+    middle = next(iter(usual.values()), 0.0)
     first = cells.channels.get("time_to_first_chunk")
-    if first is None:
-        return 0.2
-    # The channel is log1p(wait / usual latency).
-    ratio = np.expm1(first)
-    known = ratio[np.isfinite(ratio)]
-    return float(np.clip(np.median(known), 0.02, 0.9)) if len(known) else 0.2
+    share = 0.2
+    if first is not None and _known(first):
+        # The channel is log1p(wait / usual latency).
+        share = float(np.expm1(np.nanmedian(first)))
+    longer = {name: float(np.exp(usual.get(name, middle) - middle)) for name in cells.levels}
+    return {name: float(np.clip(share / times, 0.01, 0.95)) for name, times in longer.items()}
+
+
+def _known(values: FloatArray) -> bool:
+    return bool(np.isfinite(values).any())
 
 
 def widths(cells: Cells) -> dict[str, float]:

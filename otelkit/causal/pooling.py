@@ -28,13 +28,13 @@ RELATIVE: Final[Mapping[str, float]] = {
 }
 """Paths, and how large effects through each are believed to be relative to each other. ``queueing`` is time
 outside the token steps that reaches every call; ``tail`` and ``far_tail`` reach only some calls."""
-SIZES: Final = (0.1, 0.35)
-"""Deviations (log latency) of small and of large effects."""
+SIZES: Final = (0.1, 0.35, 1.0)
+"""Deviations (log latency) of small, middling and large effects."""
 OWN: Final = 0.02
 """What each channel may do beside."""
 PLAIN: Final = 12.0
 """Log Bayes factor up to which evidence is taken at its word."""
-INEXACT: Final = 0.12
+INEXACT: Final = 0.18
 """Share by which a path's proportions may be wrong."""
 COARSE: Final = 0.4
 """The same for a quantile inside a bucket whose bounds differ by a factor of two: where in it calls lie is
@@ -100,29 +100,33 @@ class Evidence:
 
 
 def model(
-    levels: Mapping[str, float], components: Sequence[str], first_share: float, widths: Mapping[str, float]
+    levels: Mapping[str, float],
+    components: Sequence[str],
+    first_shares: Mapping[str, float],
+    widths: Mapping[str, float],
 ) -> Model:
     """The factor model for the channels at hand.
 
     Args:
         levels: quantile channels with their levels, ascending.
         components: which of the component channels are there.
-        first_share: share of a usual call's latency that passes before its first token.
+        first_shares: for each quantile channel, the share of such a call's latency that passes before its first token.
         widths: for each quantile channel, upper over lower bound of the bucket it usually lies in; 1 where
             exact.
     """
     channels = (*levels, *components)
-    rest = 1.0 - first_share
     steep = {name: min(max(np.log(0.5 / (1 - q)) / np.log(50.0), 0.0), 1.3) for name, q in levels.items()}
     columns: dict[str, list[float]] = {}
     for path, component in (("output_length", "output_tokens"), ("time_per_token", "time_per_output_chunk")):
         if component in components:
-            columns[path] = [rest if c in levels else float(c == component) for c in channels]
+            columns[path] = [
+                1.0 - first_shares[c] if c in levels else float(c == component) for c in channels
+            ]
     if "time_to_first_chunk" in components:
         # Seconds that every call waits more: less of a long call than of a usual one.
+        usual = max(next(iter(first_shares.values())), 1e-3)
         columns["first_token"] = [
-            1.0 / (1.0 + 1.5 * steep[c]) if c in levels else float(c == "time_to_first_chunk")
-            for c in channels
+            first_shares[c] / usual if c in levels else float(c == "time_to_first_chunk") for c in channels
         ]
     columns["queueing"] = [1.0 if c in levels else float(c == "time_to_first_chunk") for c in channels]
     columns["tail"] = [steep.get(c, 0.0) for c in channels]

@@ -21,7 +21,7 @@ CERTAIN: Final = 0.9
 """The same where something else moved P99 at that moment too."""
 WORTH_LIKELY: Final = 0.5
 """Probability, the same, of an effect worth the name."""
-INTERVAL_ODDS: Final = 6.0
+INTERVAL_ODDS: Final = 10.0
 """How often changes have effects is itself only guessed; intervals are given as if it were this many times
 oftener, so that they do not shrink to nothing on the strength of that guess."""
 WORTH: Final = 0.04
