@@ -14,8 +14,21 @@ from typing import NoReturn
 import pytest
 
 
+def _everything_is_required() -> bool:
+    return os.environ.get("CI", "").lower() == "true" or os.environ.get("OTELKIT_REQUIRE_ALL") == "1"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Where everything is required, a run with a skipped test, or a skipped module, has failed."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and reporter.stats.get("skipped") and _everything_is_required():
+        reporter.write_line("tests were skipped, and everything is required here", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 def _missing(what: str) -> NoReturn:
-    if os.environ.get("CI", "").lower() == "true" or os.environ.get("OTELKIT_REQUIRE_ALL") == "1":
+    if _everything_is_required():
         pytest.fail(f"{what} (everything is required here)", pytrace=False)
     pytest.skip(what)
 
