@@ -61,3 +61,7 @@ def main() -> None:
     except OtelkitError as error:
         click.echo(f"otelkit: {error}", err=True)
         sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":  # also as ``python -m otelkit.cli.main``
+    main()
