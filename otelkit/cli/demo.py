@@ -102,7 +102,8 @@ def command(
 
     try:
         from otelkit import report
-        from otelkit.demo.run import Options, run
+        from otelkit.demo.options import Options
+        from otelkit.demo.run import run
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("otelkit"):
             raise

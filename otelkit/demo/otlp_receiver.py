@@ -26,10 +26,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from otelkit.demo.supervise import HOST
 
+TRACES_FILE: Final = "traces.jsonl"
 _PROTOBUF: Final = "application/x-protobuf"
 _MOST_BYTES: Final = 64 * 1024 * 1024
 _SIGNALS: Final[Mapping[str, tuple[type[Message], str]]] = {
-    "/v1/traces": (ExportTraceServiceRequest, "traces.jsonl"),
+    "/v1/traces": (ExportTraceServiceRequest, TRACES_FILE),
     "/v1/logs": (ExportLogsServiceRequest, "logs.jsonl"),
     "/v1/metrics": (ExportMetricsServiceRequest, "metrics.jsonl"),
 }

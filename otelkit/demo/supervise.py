@@ -167,14 +167,15 @@ def free_port() -> int:
         return port
 
 
-def claim_port(port: int | None, *, option: str) -> int:
-    """``port`` if nothing listens on it, or a free one when None is given.
+def check_port(port: int, *, option: str) -> None:
+    """Make sure that nothing listens on ``port``.
+
+    Args:
+        option: the command line option it was given by, for the message.
 
     Raises:
         UsageError: the port is in use or not allowed to this user.
     """
-    if port is None:
-        return free_port()
     with socket.socket() as probe:
         # As servers do: a port whose last connections are still closing is free to listen on.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -185,4 +186,3 @@ def claim_port(port: int | None, *, option: str) -> int:
                 f"{option} {port}: can't listen on {HOST}:{port}: {error.strerror}.",
                 hint=f"End what uses it, give another port, or leave {option} out to have a free one chosen.",
             ) from error
-    return port

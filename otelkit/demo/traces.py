@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ def read_generations(path: Path, service: str) -> tuple[Generation, ...]:
     """Generations of ``service`` with their token steps, in order of their start; empty without a file."""
     if not path.is_file():
         return ()
-    spans = list(_spans(path))
+    spans = list(read_spans(path))
     steps: dict[str, list[int]] = {}
     for span in spans:
         if span["name"] == semconv.TOKEN_STEP_SPAN:
@@ -57,7 +57,8 @@ def _at_p99(generations: Iterable[Generation]) -> Generation | None:
     return ascending[math.ceil(0.99 * len(ascending)) - 1] if ascending else None
 
 
-def _spans(path: Path) -> Iterable[dict[str, Any]]:
+def read_spans(path: Path) -> Iterator[dict[str, Any]]:
+    """All spans of a file of OTLP JSON lines, as they stand there."""
     with path.open(encoding="utf-8") as file:
         for line in file:
             for resource in json.loads(line).get("resourceSpans", ()):

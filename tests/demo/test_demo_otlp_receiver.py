@@ -17,6 +17,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from otelkit.demo.otlp_receiver import OtlpReceiver
+from otelkit.demo.traces import read_spans
 
 PROTOBUF = {"content-type": "application/x-protobuf"}
 
@@ -25,17 +26,6 @@ PROTOBUF = {"content-type": "application/x-protobuf"}
 def receiver(tmp_path: Path) -> Iterator[OtlpReceiver]:
     with OtlpReceiver(tmp_path) as running:
         yield running
-
-
-def spans_in(path: Path) -> list[dict[str, object]]:
-    """All spans of a file of OTLP JSON lines."""
-    return [
-        span
-        for line in path.read_text().splitlines()
-        for resource in json.loads(line)["resourceSpans"]
-        for scope in resource["scopeSpans"]
-        for span in scope["spans"]
-    ]
 
 
 def test_official_exporter_s_spans_are_written_in_otlp_json(receiver: OtlpReceiver, tmp_path: Path) -> None:
@@ -48,7 +38,7 @@ def test_official_exporter_s_spans_are_written_in_otlp_json(receiver: OtlpReceiv
     with tracer.start_as_current_span("parent") as parent, tracer.start_as_current_span("child"):
         pass
     provider.shutdown()
-    child, root = spans_in(tmp_path / "traces.jsonl")
+    child, root = read_spans(tmp_path / "traces.jsonl")
     assert root["traceId"] == child["traceId"] == f"{parent.get_span_context().trace_id:032x}"
     assert child["parentSpanId"] == root["spanId"] == f"{parent.get_span_context().span_id:016x}"
     assert "parentSpanId" not in root

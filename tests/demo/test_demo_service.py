@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -21,6 +20,7 @@ from otelkit.demo import load, service, stack
 from otelkit.demo.load import PlannedRequest
 from otelkit.demo.otlp_receiver import OtlpReceiver
 from otelkit.demo.supervise import Supervisor, free_port
+from otelkit.demo.traces import read_spans
 
 
 @pytest.fixture
@@ -96,17 +96,6 @@ def test_service_imports_nothing_of_otelkit() -> None:
     assert not [name for name in imported if name.split(".")[0] == "otelkit"]
 
 
-def spans_in(path: Path) -> list[dict[str, Any]]:
-    """All spans of a file of OTLP JSON lines."""
-    return [
-        span
-        for line in path.read_text().splitlines()
-        for resource in json.loads(line)["resourceSpans"]
-        for scope in resource["scopeSpans"]
-        for span in scope["spans"]
-    ]
-
-
 def test_service_is_observed_without_knowing_of_it(model: FakeModel, settings: Path, tmp_path: Path) -> None:
     """Broken if `otelkit run` did not record this service: spans, metrics, and the change made to it."""
     port, metrics_port = free_port(), free_port()
@@ -139,7 +128,7 @@ def test_service_is_observed_without_knowing_of_it(model: FakeModel, settings: P
     assert 'parameter="max_tokens"' in page and 'old="8"' in page and 'new="16"' in page
     assert 'le="0.11"' in page, "objectives make buckets finer"
     assert "trace_id=" in page, "exemplars are there"
-    spans = spans_in(tmp_path / "traces.jsonl")
+    spans = list(read_spans(tmp_path / "traces.jsonl"))
     steps = [span for span in spans if span["name"] == semconv.TOKEN_STEP_SPAN]
     generations = {span["spanId"] for span in spans if span["name"] != semconv.TOKEN_STEP_SPAN}
     assert len(generations) == 40

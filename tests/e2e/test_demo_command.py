@@ -178,6 +178,7 @@ def test_port_in_use_is_refused(tmp_path: Path, model_path: Path) -> None:
         (["--minutes", "0.1"], 2, "too short for the script"),
         (["--minutes", "nan"], 2, "--minutes nan"),
         (["--rate", "-1"], 2, "--rate"),
+        (["--service-port", "18461", "--metrics-port", "18461"], 2, "is also given as --service-port"),
         (["--prometheus", "/no/such/file"], 2, "/no/such/file"),
         (["--prometheus", "/bin/true"], 2, "/bin/true: `--version` does not answer as Prometheus does"),
         (["--prometheus", "/bin/true", "--no-prometheus"], 2, "exclude each other"),

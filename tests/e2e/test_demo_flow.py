@@ -16,10 +16,12 @@ import pytest
 
 from otelkit import semconv
 from otelkit.causal import Verdict
+from otelkit.demo.options import Options
 from otelkit.demo.prometheus import Prometheus
-from otelkit.demo.run import SPEC, Options, Result, run
+from otelkit.demo.run import SPEC, Result, run
 from otelkit.demo.script import BASE_SETTINGS, Moves, Script, ScriptedChange
 from otelkit.demo.supervise import HOST, Supervisor, free_port
+from otelkit.demo.traces import read_spans
 from otelkit.query import PrometheusSource, ScrapeSource
 from otelkit.query.panel import Panel
 from otelkit.spec import parse_spec
@@ -56,13 +58,7 @@ class Flow:
 
     def spans(self) -> list[dict[str, Any]]:
         """All spans that were received."""
-        return [
-            span
-            for line in (self.result.directory / "traces.jsonl").read_text().splitlines()
-            for resource in json.loads(line)["resourceSpans"]
-            for scope in resource["scopeSpans"]
-            for span in scope["spans"]
-        ]
+        return list(read_spans(self.result.directory / "traces.jsonl"))
 
 
 def children() -> set[str]:
