@@ -3,14 +3,14 @@
     python benchmarks/change_detection.py [--seed N] [--repeats N]
 
 Synthetic fleets of 1 to 64 workers, each with the real detector of its own, send requests; what the workers
-report is merged as it is when read from Prometheus, and compared with what was really done. Prints one JSON
-object.
+report, and the settled values that are scraped from them every 15 s, are merged as they are when read from
+Prometheus, and compared with what was really done. Prints one JSON object.
 
 A change counts as found when the merged list has its parameter with its old and new value, first seen between
-its start and the end of its rollout (60 s of slack); everything else in the list is a false alarm, as is a
-second entry for one change. The delay counts the requests that carried the new value until a worker reports
-it: those of that worker, and in the whole fleet. Kinds beginning with "nothing" have no change; all of their
-reports are false alarms.
+its start and the end of its rollout, or the first request that carried it (60 s of slack); everything else in
+the list is a false alarm, as is a second entry for one change. The delay counts the requests that carried the
+new value until a worker reports it: those of that worker, and in the whole fleet; a change that only the fleet
+shows has none. Kinds beginning with "nothing" have no change; all of their reports are false alarms.
 """
 
 from __future__ import annotations
@@ -26,15 +26,21 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from prometheus_client import CollectorRegistry
+
 from otelkit import semconv
-from otelkit.model import UNSET, CallSite, ParameterChange, label_text
+from otelkit.emit.settled_metrics import SettledMetrics
+from otelkit.model import UNSET, CallSite, ParameterChange, label_text, shares_text
+from otelkit.query.fleet import Settled
 from otelkit.query.merge import Report, merge_reports
+from otelkit.query.samples import Target
 from otelkit.record.observed import ChangeDetector
 
 FLEETS: Final = (1, 2, 4, 8, 16, 32, 64)
 SITE: Final = CallSite("chat", "openai", "chat", "gpt-4o", "app.py:answer")
 RARE: Final = CallSite("chat", "openai", "chat", "gpt-4o", "batch.py:nightly")
 SLACK_SECONDS: Final = 60.0
+SCRAPE_SECONDS: Final = 15.0
 BEFORE: Final = 120
 """Requests per worker before the change; as many follow it."""
 
@@ -53,6 +59,8 @@ class Truth:
     start: float
     end: float
     """Seconds at which the first and the last worker took it up."""
+    early: float = 1.0
+    """Seconds before ``start`` to which a report may date it: where only shares shift, no request marks it."""
 
 
 @dataclass
@@ -146,11 +154,13 @@ def _fleet(
 ) -> Scenario:
     """Requests at random times, ``gap_seconds`` apart per worker on average; second 0 is in the middle."""
     scenario = Scenario()
+    users = rng.randrange(10**6)  # no two fleets have the same sessions
     for worker in range(workers):
         at = -before * gap_seconds
         for number in range(before + after):
             at += rng.expovariate(1 / gap_seconds)
-            scenario.requests.append((at, worker, site, changed(rng, worker, at, draw(rng, worker, number))))
+            drawn = draw(rng, users + worker, number)
+            scenario.requests.append((at, worker, site, changed(rng, worker, at, drawn)))
     scenario.requests.sort(key=lambda request: request[0])
     return scenario
 
@@ -207,7 +217,7 @@ def _share(
         return {**parameters, "top_p": 0.9 if rng.random() < share else 0.5}
 
     scenario = _fleet(rng, workers, draw, changed)
-    scenario.truths.append(Truth("top_p", 0.5, 0.9, 0.0, seconds))
+    scenario.truths.append(Truth("top_p", 0.5, 0.9, 0.0, seconds, early=30.0))
     return scenario
 
 
@@ -262,30 +272,64 @@ class Outcome:
     """Per change that was found: how many entries of the merged list it has."""
 
 
-def run(scenario: Scenario) -> Outcome:
-    """Send the requests through the workers' detectors, merge what they report, and compare."""
-    detectors: dict[int, ChangeDetector] = defaultdict(ChangeDetector)
+class _Pages:
+    """What is scraped of the workers' settled values."""
+
+    def __init__(self) -> None:
+        self._due = float("-inf")
+        self._found: dict[tuple[Target, tuple[tuple[str, str], ...], float], float] = {}
+
+    def scrape(self, at: float, detectors: Mapping[Target, ChangeDetector]) -> None:
+        """Scrape all workers that are there, if it is time."""
+        if at < self._due:
+            return
+        self._due = at + SCRAPE_SECONDS
+        for target, detector in detectors.items():
+            registry = SettledMetrics(CollectorRegistry(), detector.settled_values)
+            for family in registry.collect():
+                for sample in family.samples:
+                    self._found[target, tuple(sample.labels.items()), sample.value] = at
+
+    def settled(self) -> list[Settled]:
+        return [
+            Settled(target, dict(labels), since, until)
+            for (target, labels, since), until in self._found.items()
+        ]
+
+
+def run(scenario: Scenario, *, use_settled: bool = True) -> Outcome:
+    """Send the requests through the workers' detectors, merge what they report, and compare.
+
+    Args:
+        use_settled: False to see what reports alone tell.
+    """
+    detectors: dict[Target, ChangeDetector] = defaultdict(ChangeDetector)
     lives: dict[int, int] = defaultdict(int)
     reports: list[Report] = []
+    pages = _Pages()
     delays: dict[tuple[str, str], tuple[int, int]] = {}
     carried: dict[tuple[int, str, str], int] = defaultdict(int)
     in_fleet: dict[tuple[str, str], int] = defaultdict(int)
+    begun: dict[tuple[str, str], float] = {}
     truths = {(truth.parameter, label_text(truth.new)): truth for truth in scenario.truths}
     for at, worker, site, parameters in scenario.requests:
+        target = ("chat", f"worker-{worker}", str(lives[worker]))
         if not lives[worker] and at >= scenario.restarts.get(worker, float("inf")):
             lives[worker] = 1
-            del detectors[worker]
+            detectors.pop(target, None)
+            target = ("chat", f"worker-{worker}", "1")
         for (name, text), truth in truths.items():
             if at >= truth.start and label_text(parameters.get(name, UNSET)) == text:
+                begun.setdefault((name, text), at)
                 carried[worker, name, text] += 1
                 in_fleet[name, text] += 1
-        for change in detectors[worker].observe(site, parameters, at):
-            reports.append(
-                Report(("chat", f"worker-{worker}", str(lives[worker])), _labels(change), change.first_seen)
-            )
+        for change in detectors[target].observe(site, parameters, at):
+            reports.append(Report(target, _labels(change), change.first_seen))
             key = (change.parameter, label_text(change.new))
             delays.setdefault(key, (carried[worker, key[0], key[1]], in_fleet[key]))
-    return _judge(scenario, merge_reports(reports), delays)
+        if use_settled:
+            pages.scrape(at, detectors)
+    return _judge(scenario, merge_reports(reports, pages.settled()), delays, begun)
 
 
 def _labels(change: ParameterChange) -> dict[str, str]:
@@ -296,36 +340,43 @@ def _labels(change: ParameterChange) -> dict[str, str]:
         semconv.LABEL_OLD: label_text(change.old),
         semconv.LABEL_NEW: label_text(change.new),
         semconv.LABEL_SOURCE: change.source.value,
+        semconv.LABEL_SHARES: shares_text(change.shares),
     }
 
 
 def _judge(
-    scenario: Scenario, merged: tuple[ParameterChange, ...], delays: Mapping[tuple[str, str], tuple[int, int]]
+    scenario: Scenario,
+    merged: tuple[ParameterChange, ...],
+    delays: Mapping[tuple[str, str], tuple[int, int]],
+    begun: Mapping[tuple[str, str], float],
 ) -> Outcome:
     outcome = Outcome()
     left = list(merged)
     for truth in scenario.truths:
-        fitting = [change for change in left if _fits(change, truth)]
+        key = (truth.parameter, label_text(truth.new))
+        latest = max(truth.end, begun.get(key, truth.end)) + SLACK_SECONDS
+        fitting = [change for change in left if _fits(change, truth, latest)]
         if not fitting:
             outcome.missed += 1
             continue
         outcome.found += 1
         outcome.entries.append(len(fitting))
-        in_worker, in_fleet = delays[truth.parameter, label_text(truth.new)]
-        outcome.delays.append(in_worker)
-        outcome.fleet_delays.append(in_fleet)
+        if key in delays:  # else no worker saw it, only the fleet as a whole
+            in_worker, in_fleet = delays[key]
+            outcome.delays.append(in_worker)
+            outcome.fleet_delays.append(in_fleet)
         outcome.false += len(fitting) - 1
         left = [change for change in left if change not in fitting]
     outcome.false += len(left)
     return outcome
 
 
-def _fits(change: ParameterChange, truth: Truth) -> bool:
+def _fits(change: ParameterChange, truth: Truth, latest: float) -> bool:
     return (
         change.parameter == truth.parameter
         and label_text(change.old) == label_text(truth.old)
         and label_text(change.new) == label_text(truth.new)
-        and truth.start - 1 <= change.first_seen <= truth.end + SLACK_SECONDS
+        and truth.start - truth.early <= change.first_seen <= latest
     )
 
 

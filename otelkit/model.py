@@ -185,6 +185,11 @@ def label_text(value: ParameterValue, limit: int = MAX_LABEL_TEXT) -> str:
     return short
 
 
+def shares_text(shares: tuple[float, float] | None) -> str:
+    """``0.05,0.6``, as in a metric's label; empty for None."""
+    return "" if shares is None else f"{shares[0]:.2g},{shares[1]:.2g}"
+
+
 class Sink(Protocol):
     """Takes what ``record`` produces. Must be quick, must not block and must not raise."""
 

@@ -26,6 +26,8 @@ def emit_change(change: ParameterChange) -> None:
     }
     if change.origin:
         attributes[semconv.CHANGE_ORIGIN] = change.origin
+    if change.shares is not None:
+        attributes[semconv.CHANGE_SHARE_BEFORE], attributes[semconv.CHANGE_SHARE_AFTER] = change.shares
     if change.effective_at is not None:
         attributes[semconv.CHANGE_EFFECTIVE_AT] = change.effective_at
     get_logger(semconv.SCOPE, __version__).emit(

@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
 
 from otelkit import semconv
 from otelkit.emit.histogram import BulkHistogram, duration_bounds
-from otelkit.model import MAX_LABEL_TEXT, CallSite, Generation, ParameterChange, label_text
+from otelkit.model import MAX_LABEL_TEXT, CallSite, Generation, ParameterChange, label_text, shares_text
 
 NANOSECONDS: Final = 1_000_000_000
 MAX_CHANGES: Final = 256
@@ -128,6 +128,7 @@ class GenerationMetrics:
                 semconv.LABEL_SCOPE,
                 semconv.LABEL_CHANGE_ID,
                 semconv.LABEL_ORIGIN,
+                semconv.LABEL_SHARES,
             ),
             registry=registry,
             multiprocess_mode="min",
@@ -180,6 +181,7 @@ class GenerationMetrics:
             change.scope,
             change.id,
             change.origin[:MAX_LABEL_TEXT],
+            shares_text(change.shares),
         )
         if change.id in self._changes:
             return False

@@ -27,6 +27,7 @@ from otelkit.emit.providers import own_providers
 from otelkit.emit.selection import StepSelection
 from otelkit.emit.self_metrics import SelfMetrics
 from otelkit.emit.settings import Settings
+from otelkit.emit.settled_metrics import SettledMetrics
 from otelkit.emit.sink import QueueSink
 from otelkit.record import guard, instrumentation
 from otelkit.record.parameters.process import process
@@ -45,6 +46,7 @@ class Instrumentation:
     _metrics: GenerationMetrics
     _own: SelfMetrics
     _inputs: InputMetrics
+    _settled: SettledMetrics
 
     @property
     def metrics_url(self) -> str | None:
@@ -68,6 +70,7 @@ class Instrumentation:
         self._metrics.unregister()
         self._own.unregister()
         self._inputs.unregister()
+        self._settled.unregister()
 
 
 _UNSEEN_IN_CHILD: Final = (
@@ -191,7 +194,8 @@ def _set_up(registry: CollectorRegistry, defer_providers: bool) -> Instrumentati
         if page is not None:
             chosen = replace(chosen, metrics_port=page.port)
     inputs = InputMetrics(service, process.input_counts, registry)
-    return Instrumentation(service, sink, chosen, page, metrics, own, inputs)
+    settled = SettledMetrics(registry)
+    return Instrumentation(service, sink, chosen, page, metrics, own, inputs, settled)
 
 
 def _service_name() -> str:

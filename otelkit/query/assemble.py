@@ -31,7 +31,7 @@ def metric_names(service: ServiceMetrics, *, native: bool = False) -> tuple[str,
 
 def families_to_scrape(spec: Spec) -> tuple[str, ...]:
     """Names of the metric families, without suffixes, that the services of a spec are read from."""
-    families = {semconv.METRIC_PARAMETER_CHANGE_TIMESTAMP}
+    families = {semconv.METRIC_PARAMETER_CHANGE_TIMESTAMP, semconv.METRIC_PARAMETER_SETTLED}
     for service in (*spec.resolved(), spec.service("*")):
         preset = service.preset
         families.add(service.latency)

@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, Final
 
 from otelkit import semconv
 from otelkit.model import UNSET, ChangeSource, ParameterChange, canonical
+from otelkit.query.fleet import ROLLOUT_SECONDS, Fleet, Flip, Settled, place_of
 from otelkit.query.samples import Target
 
-ROLLOUT_SECONDS: Final = 300.0
-"""Reports of the same step further apart than this are two changes."""
+_STEP: Final = (
+    semconv.LABEL_SERVICE,
+    semconv.LABEL_SCOPE,
+    semconv.LABEL_PARAMETER,
+    semconv.LABEL_OLD,
+    semconv.LABEL_NEW,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,31 +32,35 @@ class Report:
     """Unix seconds."""
 
 
-def merge_reports(reports: Iterable[Report]) -> tuple[ParameterChange, ...]:
+def merge_reports(reports: Iterable[Report], settled: Iterable[Settled] = ()) -> tuple[ParameterChange, ...]:
     """Changes behind the reports, oldest first.
 
     A process that reports the same step twice has made it twice, so its second report begins another change.
+
+    Args:
+        settled: what each process' call sites have used. Adds changes that no process saw as it began with
+            the new value, and takes away what the other processes contradict.
     """
     groups: dict[tuple[str, ...], list[Report]] = {}
-    keys = (
-        semconv.LABEL_SERVICE,
-        semconv.LABEL_SCOPE,
-        semconv.LABEL_PARAMETER,
-        semconv.LABEL_OLD,
-        semconv.LABEL_NEW,
-    )
     for report in sorted(reports, key=lambda one: (one.first_seen, one.target)):
-        groups.setdefault(tuple(report.labels.get(key, "") for key in keys), []).append(report)
-    changes = [_change(rollout) for same in groups.values() for rollout in _rollouts(same)]
+        groups.setdefault(tuple(report.labels.get(key, "") for key in _STEP), []).append(report)
+    fleet = Fleet(settled)
+    rollouts = [
+        rollout
+        for same in groups.values()
+        for rollout in _rollouts(same)
+        if not _is_contradicted(rollout, fleet)
+    ]
+    changes = _with_flips(rollouts, fleet.flips())
     return tuple(sorted(changes, key=lambda one: (one.first_seen, one.service, one.parameter, one.id)))
 
 
 def _rollouts(reports: list[Report]) -> list[list[Report]]:
     rollouts: list[list[Report]] = []
     for report in reports:
-        for rollout in rollouts:
+        for rollout in reversed(rollouts):
             near = report.first_seen - rollout[-1].first_seen <= ROLLOUT_SECONDS
-            if near and all(other.target != report.target for other in rollout):
+            if near and all(other.target != report.target or _goes_on(other, report) for other in rollout):
                 rollout.append(report)
                 break
         else:
@@ -57,7 +68,64 @@ def _rollouts(reports: list[Report]) -> list[list[Report]]:
     return rollouts
 
 
-def _change(rollout: list[Report]) -> ParameterChange:
+def _goes_on(earlier: Report, later: Report) -> bool:
+    """Whether a process' second report of a step is more of the same: the new value's share grew again."""
+    before, after = _shares(earlier), _shares(later)
+    return before is not None and (after is None or after[1] > before[1])
+
+
+def _is_contradicted(rollout: list[Report], fleet: Fleet) -> bool:
+    labels = rollout[0].labels
+    return _source(labels.get(semconv.LABEL_SOURCE, "")) is ChangeSource.OBSERVED and fleet.contradicts(
+        place_of(labels),
+        labels.get(semconv.LABEL_OLD, ""),
+        labels.get(semconv.LABEL_NEW, ""),
+        {report.target for report in rollout},
+        rollout[0].first_seen,
+    )
+
+
+def _with_flips(rollouts: list[list[Report]], flips: list[Flip]) -> list[ParameterChange]:
+    """Changes of the rollouts; flips of the fleet's value count into theirs, or are changes of their own."""
+    joined: dict[int, list[Flip]] = {}
+    alone = []
+    for flip in flips:
+        for index, rollout in enumerate(rollouts):
+            if _same(flip, rollout):
+                joined.setdefault(index, []).append(flip)
+                break
+        else:
+            alone.append(_from_flip(flip))
+    return alone + [_change(rollout, joined.get(index, [])) for index, rollout in enumerate(rollouts)]
+
+
+def _same(flip: Flip, rollout: list[Report]) -> bool:
+    service, scope, parameter = place_of(rollout[0].labels)
+    return (
+        (service, parameter) == (flip.place[0], flip.place[2])
+        and scope in ("", flip.place[1])
+        and rollout[0].labels.get(semconv.LABEL_NEW, "") == flip.new
+        and rollout[0].first_seen - ROLLOUT_SECONDS <= flip.last_seen
+        and flip.first_seen <= rollout[-1].first_seen + ROLLOUT_SECONDS
+    )
+
+
+def _from_flip(flip: Flip) -> ParameterChange:
+    service, scope, parameter = flip.place
+    return ParameterChange(
+        service=service,
+        parameter=parameter,
+        old=_value(flip.old),
+        new=_value(flip.new),
+        first_seen=flip.first_seen,
+        last_seen=flip.last_seen,
+        scope=scope,
+        workers=len(flip.targets),
+    )
+
+
+def _change(rollout: list[Report], flips: list[Flip]) -> ParameterChange:
+    """The change of a rollout; it keeps the time, and so the id, of the earliest report."""
     labels = rollout[0].labels
     return ParameterChange(
         service=labels.get(semconv.LABEL_SERVICE, ""),
@@ -65,12 +133,33 @@ def _change(rollout: list[Report]) -> ParameterChange:
         old=_value(labels.get(semconv.LABEL_OLD, "")),
         new=_value(labels.get(semconv.LABEL_NEW, "")),
         first_seen=rollout[0].first_seen,
-        last_seen=rollout[-1].first_seen,
+        last_seen=max([rollout[-1].first_seen, *(flip.last_seen for flip in flips)]),
         scope=labels.get(semconv.LABEL_SCOPE, ""),
         origin=labels.get(semconv.LABEL_ORIGIN, ""),
         source=_source(labels.get(semconv.LABEL_SOURCE, "")),
-        workers=len(rollout),
+        workers=len({report.target for report in rollout}.union(*(flip.targets for flip in flips))),
+        shares=_mean_shares(rollout),
     )
+
+
+def _mean_shares(rollout: list[Report]) -> tuple[float, float] | None:
+    """Of the processes; None where the settled value simply moved in as many of them."""
+    first = {report.target: report for report in reversed(rollout)}
+    last = {report.target: report for report in rollout}
+    before = [_shares(report) for report in first.values()]
+    known = [shares for shares in before if shares is not None]
+    after = [shares[1] if (shares := _shares(report)) else 1.0 for report in last.values()]
+    if 2 * sum(_shares(report) is not None for report in last.values()) <= len(last) or not known:
+        return None
+    return round(fmean(shares[0] for shares in known), 2), round(fmean(after), 2)
+
+
+def _shares(report: Report) -> tuple[float, float] | None:
+    before, comma, after = report.labels.get(semconv.LABEL_SHARES, "").partition(",")
+    try:
+        return (float(before), float(after)) if comma else None
+    except ValueError:
+        return None
 
 
 def _value(text: str) -> Any:

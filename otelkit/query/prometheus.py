@@ -13,7 +13,8 @@ from otelkit import semconv
 from otelkit.errors import BackendUnreachable
 from otelkit.model import ParameterChange
 from otelkit.query.assemble import metric_names
-from otelkit.query.merge import ROLLOUT_SECONDS, Report, merge_reports
+from otelkit.query.fleet import ROLLOUT_SECONDS, Settled, place_of
+from otelkit.query.merge import Report, merge_reports
 from otelkit.query.native import classic_series
 from otelkit.query.panel import FloatArray
 from otelkit.query.reader import Reader
@@ -24,6 +25,8 @@ _MAX_POINTS: Final = 10_000
 """Points per series in one answer; Prometheus refuses more than 11,000."""
 _RAW_CHUNK_SECONDS: Final = 3600.0
 """Raw samples read in one answer: bounds its size where scrapes are frequent."""
+_MAX_MOMENTS: Final = 1_000
+"""Moments at which it is looked whether a process was still there."""
 _TIMEOUT_SECONDS: Final = 60.0
 
 
@@ -96,7 +99,39 @@ class PrometheusSource(Reader):
             labels: Mapping[str, str] = one["metric"]
             series = RawSeries("", labels, np.array([], dtype=np.int64), np.array([]))
             reports.append(Report(series.target, labels, float(one["value"][1])))
-        return tuple(change for change in merge_reports(reports) if start <= change.first_seen <= end)
+        merged = merge_reports(reports, self._settled(start, end, service))
+        return tuple(change for change in merged if start <= change.first_seen <= end)
+
+    def _settled(self, start: float, end: float, service: str | None) -> list[Settled]:
+        """What processes settled on, for parameters that have had more than one value."""
+        named = () if service is None else (Matcher(semconv.LABEL_SERVICE, "=", service),)
+        metric = selector(semconv.METRIC_PARAMETER_SETTLED, named)
+        seconds = end - start + 2 * ROLLOUT_SECONDS
+        span, until = Duration.of(seconds), end + ROLLOUT_SECONDS
+        last = self._query(f"last_over_time({metric}[{span}])", until)
+        values: dict[tuple[str, str, str], set[str]] = {}
+        for one in last:
+            values.setdefault(place_of(one["metric"]), set()).add(one["metric"].get(semconv.LABEL_VALUE, ""))
+        moved = {place for place, texts in values.items() if len(texts) > 1}
+        if not moved:
+            return []
+        step = Duration.of(max(self.spec.scrape_interval.seconds, seconds / _MAX_MOMENTS))
+        parameters = "|".join(sorted({re.escape(parameter) for _, _, parameter in moved}))
+        only = selector(
+            semconv.METRIC_PARAMETER_SETTLED, (*named, Matcher(semconv.LABEL_PARAMETER, "=~", parameters))
+        )
+        seen = {
+            _labels_key(one["metric"]): float(one["value"][1])
+            for one in self._query(f"max_over_time(timestamp({only})[{span}:{step}])", until)
+        }
+        found = []
+        for one in last:
+            labels = one["metric"]
+            if place_of(labels) in moved:
+                since = float(one["value"][1])
+                target = RawSeries("", labels, np.array([], dtype=np.int64), np.array([])).target
+                found.append(Settled(target, labels, since, seen.get(_labels_key(labels), since)))
+        return found
 
     def metric_names(self) -> frozenset[str]:
         """Names of all series that Prometheus has.
@@ -212,6 +247,10 @@ class PrometheusSource(Reader):
 def _calls(service: ServiceMetrics) -> str:
     """The metric by whose series a service is known to be there."""
     return service.latency if service.native else f"{service.latency}_count"
+
+
+def _labels_key(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((name, value) for name, value in labels.items() if name != "__name__"))
 
 
 def _chunks(start: float, end: float, size: float) -> Iterator[tuple[float, float]]:

@@ -16,6 +16,7 @@ from otelkit import semconv
 from otelkit.errors import BackendUnreachable
 from otelkit.model import ParameterChange
 from otelkit.query.assemble import families_to_scrape, metric_names, quantiles
+from otelkit.query.fleet import Settled
 from otelkit.query.merge import Report, merge_reports
 from otelkit.query.pages import ACCEPT, PageReader
 from otelkit.query.panel import FloatArray
@@ -141,7 +142,14 @@ class ScrapeSource(Reader):
             for series in self._read(semconv.METRIC_PARAMETER_CHANGE_TIMESTAMP, -np.inf, np.inf)
             if service is None or series.labels.get(semconv.LABEL_SERVICE) == service
         ]
-        return tuple(change for change in merge_reports(reports) if start <= change.first_seen <= end)
+        settled = [
+            one
+            for series in self._read(semconv.METRIC_PARAMETER_SETTLED, -np.inf, np.inf)
+            if service is None or series.labels.get(semconv.LABEL_SERVICE) == service
+            for one in _settled(series)
+        ]
+        merged = merge_reports(reports, settled)
+        return tuple(change for change in merged if start <= change.first_seen <= end)
 
     def _run(self) -> None:
         due = time.monotonic()
@@ -204,3 +212,12 @@ class ScrapeSource(Reader):
                     values = np.array(stored.values)[inside]
                     found.append(RawSeries(name, dict(labels), times[inside], values))
         return found
+
+
+def _settled(series: RawSeries) -> list[Settled]:
+    """A series' periods: a process may come back to a value, or be replaced on the same address."""
+    times = series.times_ms / 1000
+    ends = np.append(np.flatnonzero(np.diff(series.values)), len(times) - 1)
+    return [
+        Settled(series.target, series.labels, float(series.values[end]), float(times[end])) for end in ends
+    ]

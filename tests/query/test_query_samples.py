@@ -48,10 +48,10 @@ def test_different_changes_stay_apart() -> None:
         report("a", 1010, old="24", new="8"),
         report("a", 1020),
         report("b", 1001, scope="n"),
-        report("b", 1500),
+        report("b", 2500),
     ]
     changes = merge_reports(reports)
-    assert [change.first_seen for change in changes] == [1000, 1001, 1010, 1020, 1500]
+    assert [change.first_seen for change in changes] == [1000, 1001, 1010, 1020, 2500]
     assert all(change.workers == 1 for change in changes)
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 BLOCK: Final = 24
 """Requests whose share of the settled value is one sample of the scatter."""
-_PRIOR_INFLATION: Final = 7.0
+_PRIOR_INFLATION: Final = 5.0
 """Scatter assumed for a mixture of values that nothing is known of: sessions of about a dozen requests."""
 _PRIOR_BLOCKS: Final = 3.0
 """How many blocks that assumption is worth."""

@@ -21,8 +21,9 @@ WINDOW: Final = 96
 SHORT: Final = 48
 """Requests up to which a regime may have been a long session: a new value must hold ``LASTING`` then."""
 LASTING: Final = 16
-_PAUSE: Final = 4
-"""Requests to wait after a search that found no split: the search is the only costly step."""
+_PAUSE: Final = 8
+"""After a search that found no split, requests are awaited in number of the window's divided by this: the
+search is the only costly step."""
 _REGIME: Final = 512
 """Requests after which the weight of a regime's older ones is halved."""
 _DISTINCT: Final = 64
@@ -125,9 +126,9 @@ class Series:
     def is_settled(self, value: ParameterValue) -> bool:
         """Whether a value is the settled one."""
         settled = self.settled_value
-        return value is settled or (
-            bool(value == settled) and (not self.ambiguous or bool(key_of(value) == self.settled))
-        )
+        if value is settled:
+            return True
+        return bool(key_of(value) == self.settled if self.ambiguous else value == settled)
 
     def is_ripe(self) -> bool:
         """Whether enough requests were seen to say anything."""
@@ -233,7 +234,7 @@ class Series:
         old = self.settled if new != self.settled else self._second()
         split = self._best_split(new, old)
         if split is None:
-            self._judge_again_at = self._seen + max(_PAUSE, self._width // 8)
+            self._judge_again_at = self._seen + 1 + self._width // _PAUSE
             if 2 * self._frequency(self.settled) < self._frequency(new):
                 self._settle(new, value)  # the first requests were not the rule
                 self._departed = self._width - newest
@@ -313,7 +314,7 @@ class Series:
             hits += here
             known_before += chunk.counts.get(new, 0)
         total = self._total + before
-        others = 1.0 if known_before else 1.0 - hits / total
+        others = 1.0 if known_before or split.shift else 1.0 - hits / total
         if split.score < bound(self._seen) * scatter.inflation(others):
             return False
         return not split.shift or self._is_steady(split, new)

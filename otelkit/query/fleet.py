@@ -1,0 +1,166 @@
+"""What the processes of a fleet settled on, side by side: finds changes that no single process saw, because
+each process began with the new value, and tells a change from processes that each vary on their own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from otelkit import semconv
+from otelkit.query.samples import Target
+
+ROLLOUT_SECONDS: Final = 900.0
+"""Processes that take up the same value further apart than this make two changes."""
+PREVAILS: Final = 2 / 3
+"""Share of processes from which a value is the fleet's."""
+COMPLETE: Final = 0.95
+"""Share of processes at which a rollout has ended."""
+SMALLEST: Final = 4
+"""Processes from which on others can speak against a report."""
+
+Place = tuple[str, str, str]
+"""Service, scope and parameter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """One process' word that its requests have had a value for a time."""
+
+    target: Target
+    labels: Mapping[str, str]
+    since: float
+    """Unix seconds."""
+    until: float
+    """Unix seconds of the last sample."""
+
+    @property
+    def place(self) -> Place:
+        return place_of(self.labels)
+
+    @property
+    def value(self) -> str:
+        """Label text of the value, or ``VARIES``."""
+        return self.labels.get(semconv.LABEL_VALUE, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """The fleet's value moved; times in Unix seconds."""
+
+    place: Place
+    old: str
+    new: str
+    first_seen: float
+    last_seen: float
+    targets: frozenset[Target]
+
+
+def place_of(labels: Mapping[str, str]) -> Place:
+    return (
+        labels.get(semconv.LABEL_SERVICE, ""),
+        labels.get(semconv.LABEL_SCOPE, ""),
+        labels.get(semconv.LABEL_PARAMETER, ""),
+    )
+
+
+class Fleet:
+    """The settled values of all processes over time."""
+
+    def __init__(self, settled: Iterable[Settled]) -> None:
+        self._places: dict[Place, dict[Target, list[Settled]]] = {}
+        for one in sorted(settled, key=lambda one: one.since):
+            self._places.setdefault(one.place, {}).setdefault(one.target, []).append(one)
+
+    def flips(self) -> list[Flip]:
+        """Every time that the value of most processes gave way to another that then most had.
+
+        A time in which most processes vary the parameter ends what was before: there is no old value.
+        """
+        found = []
+        for place, processes in self._places.items():
+            if len({one.value for states in processes.values() for one in states} - {semconv.VARIES}) > 1:
+                found += _flips(place, processes)
+        return found
+
+    def contradicts(self, place: Place, old: str, new: str, movers: set[Target], first_seen: float) -> bool:
+        """Whether a change that ``movers`` report is but the variation that other processes have too.
+
+        So it is where few processes report it, and most others are neither at the old value nor at the new.
+        """
+        at = first_seen + ROLLOUT_SECONDS
+        others = [
+            states
+            for target, states in self._places.get(place, {}).items()
+            if target not in movers and states[-1].until >= first_seen and states[0].since <= at
+        ]
+        if len(others) + len(movers) < SMALLEST or len(movers) >= len(others):
+            return False
+        agreeing = sum(_state(states, at).value in (old, new) for states in others)
+        return agreeing < PREVAILS * len(others)
+
+
+def _state(states: Sequence[Settled], at: float) -> Settled:
+    """The newest by a time at which there was one."""
+    return next((one for one in reversed(states) if one.since <= at), states[0])
+
+
+def _flips(place: Place, processes: Mapping[Target, Sequence[Settled]]) -> list[Flip]:
+    found: list[Flip] = []
+    times = sorted({one.since for states in processes.values() for one in states})
+    prevailing, begun = "", times[0]
+    for index, at in enumerate(times):
+        value = _prevailing(processes, at)
+        if value == semconv.VARIES:
+            prevailing = ""
+        elif value and value != prevailing:
+            if prevailing:
+                end = _complete(processes, value, times[index:])
+                found.append(_flip(place, processes, prevailing, value, begun, end))
+            prevailing, begun = value, at
+    return found
+
+
+def _shares(processes: Mapping[Target, Sequence[Settled]], at: float) -> tuple[Counter[str], int]:
+    values: Counter[str] = Counter()
+    for states in processes.values():
+        if states[0].since <= at:
+            state = _state(states, at)
+            if state.until >= at or state is not states[-1]:
+                values[state.value] += 1
+    return values, values.total()
+
+
+def _prevailing(processes: Mapping[Target, Sequence[Settled]], at: float) -> str:
+    """The value of most processes; empty while there is none."""
+    values, total = _shares(processes, at)
+    value, number = values.most_common(1)[0] if values else ("", 0)
+    return value if total and number >= PREVAILS * total else ""
+
+
+def _complete(processes: Mapping[Target, Sequence[Settled]], value: str, times: Sequence[float]) -> float:
+    """When nearly all processes had the value; how far the rollout came where that is later than it lasts."""
+    for at in times:
+        if at > times[0] + ROLLOUT_SECONDS:
+            break
+        values, total = _shares(processes, at)
+        if values[value] >= COMPLETE * total:
+            return at
+    return times[0]
+
+
+def _flip(
+    place: Place,
+    processes: Mapping[Target, Sequence[Settled]],
+    old: str,
+    new: str,
+    begun: float,
+    end: float,
+) -> Flip:
+    taken = {
+        target: min(since)
+        for target, states in processes.items()
+        if (since := [one.since for one in states if one.value == new and begun < one.since <= end])
+    }
+    return Flip(place, old, new, min(taken.values()), max(taken.values()), frozenset(taken))
