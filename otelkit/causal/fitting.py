@@ -70,7 +70,8 @@ def fit(cells: Cells, suspected: Sequence[float] = ()) -> Fitted | None:
 
 
 def first_shares(cells: Cells) -> dict[str, float]:
-    """For each quantile, the share of such a call's latency that passes before its first token; a fifth where unknown.
+    """For each quantile, the share of such a call's latency that passes before its first token; a fifth where
+    unknown.
 
     The wait is taken to be alike for all calls: a small part of a long one.
     """

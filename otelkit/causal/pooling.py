@@ -36,6 +36,8 @@ PLAIN: Final = 12.0
 """Log Bayes factor up to which evidence is taken at its word."""
 INEXACT: Final = 0.18
 """Share by which a path's proportions may be wrong."""
+TYPICAL: Final = 0.25
+"""Size of effect (log latency) at which those shares are taken while hypotheses are weighed."""
 COARSE: Final = 0.4
 """The same for a quantile inside a bucket whose bounds differ by a factor of two: where in it calls lie is
 not known."""
@@ -64,8 +66,8 @@ class Model:
         (H,)."""
         scaled = self.loadings[None] * self.hypotheses[:, None, :]
         shared = np.einsum("hkf,hf->hk", scaled, scaled[:, self.target])
-        size = shared[:, self.target]
-        own = OWN**2 * np.any(self.hypotheses != 0, axis=1) + INEXACT**2 * size
+        size = shared[:, self.target].copy()
+        own = OWN**2 * np.any(self.hypotheses != 0, axis=1)
         shared[:, self.target] += own
         return shared, size + own
 
@@ -73,7 +75,7 @@ class Model:
         """Prior covariance of the channels' effects under each hypothesis, shape (H, K, K)."""
         scaled = self.loadings[None] * self.hypotheses[:, None, :]
         covariance = scaled @ scaled.transpose(0, 2, 1)
-        size = np.einsum("hkk->hk", covariance)
+        size = ((self.loadings[None] * np.minimum(self.hypotheses, TYPICAL)[:, None, :]) ** 2).sum(axis=2)
         own = OWN**2 * (np.any(self.hypotheses != 0, axis=1))[:, None] + self.inexact**2 * size + 1e-8
         result: FloatArray = covariance + own[:, :, None] * np.eye(len(self.channels))[None]
         return result
@@ -110,7 +112,8 @@ def model(
     Args:
         levels: quantile channels with their levels, ascending.
         components: which of the component channels are there.
-        first_shares: for each quantile channel, the share of such a call's latency that passes before its first token.
+        first_shares: for each quantile channel, the share of such a call's latency that passes before its
+            first token.
         widths: for each quantile channel, upper over lower bound of the bucket it usually lies in; 1 where
             exact.
     """
@@ -175,7 +178,10 @@ def weigh(shape: Model, effects: FloatArray, noise: FloatArray) -> Evidence:
     posterior[:, 1:] = special.softmax(weighted, axis=1)
     means = np.einsum("shk,sk->sh", solved[..., 1], effects)
     variance = size[None] - np.einsum("shk,shk->sh", solved[..., 1], target)
-    return Evidence(log_bayes, posterior, means, np.sqrt(np.maximum(variance, 1e-10)))
+    # A path's proportions being off scales an effect, it does not turn it round.
+    return Evidence(
+        log_bayes, posterior, means, np.hypot(np.sqrt(np.maximum(variance, 1e-10)), INEXACT * np.abs(means))
+    )
 
 
 def sober(log_bayes: FloatArray) -> FloatArray:

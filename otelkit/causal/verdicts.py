@@ -117,18 +117,20 @@ def decide(
             Verdict.CANNOT_SEPARATE,
             f"Only {min(calls):.0f} calls {side} it: more traffic or a longer span would settle it.",
         )
-    if claim.rival is not None and claim.probability + claim.rival_probability > LIKELY:
-        if claim.probability < 0.75 and claim.rival_probability > 0.25 and effect.worth > 0.2:
-            rival = named(groups[claim.rival])
-            return (
-                Verdict.CANNOT_SEPARATE,
-                f"P99 moved, but {rival} changed too close to it: change them some minutes apart.",
-            )
+    rivalled = claim.rival is not None and claim.probability < 0.75 and claim.rival_probability > 0.25
+    if rivalled and effect.worth > 0.2:
+        rival = named(groups[claim.rival or 0])
+        return (
+            Verdict.CANNOT_SEPARATE,
+            f"P99 moved, but {rival} changed too close to it: change them some minutes apart.",
+        )
     taken_back = next((c for c in confounders if c.earlier_step and _takes_back(effect.mean, c.size)), None)
     if taken_back is not None:
         return Verdict.CORRELATED_ONLY, f"P99 went back to where it was before {taken_back.sentence}."
     enough = claim.probability > (CERTAIN if confounders else LIKELY)
-    if q < FALSE_DISCOVERIES and enough and effect.worth > WORTH_LIKELY:
+    low, high = (float(np.expm1(bound)) for bound in effect.interval)
+    enough = enough and effect.worth > WORTH_LIKELY and (low * high > 0 or not confounders)
+    if q < FALSE_DISCOVERIES and enough:
         if len(own.changes) > 1:
             return (
                 Verdict.CANNOT_SEPARATE,
@@ -136,7 +138,6 @@ def decide(
             )
         beside = f" Accounted for beside it: {confounders[0].sentence}." if confounders else ""
         return Verdict.CAUSAL, f"P99 stepped when it was made, beyond load and whatever else moved.{beside}"
-    low, high = (float(np.expm1(bound)) for bound in effect.interval)
     if confounders:
         return (
             Verdict.CORRELATED_ONLY,
@@ -155,4 +156,4 @@ def decide(
 
 def _takes_back(effect: float, earlier: float) -> bool:
     """Whether an effect undoes an earlier step, give or take."""
-    return effect * earlier < 0 and 0.5 < abs(effect / earlier) < 1.8
+    return effect * earlier < 0 and 0.5 < abs(effect / earlier) < 2.5
