@@ -15,7 +15,7 @@ from otelkit.demo import missing_packages
 from otelkit.demo.model import check_gguf, ensure_model
 from otelkit.demo.progress import say
 from otelkit.demo.prometheus import checked, find_tool
-from otelkit.demo.script import DEFAULT_MINUTES, FEWEST_MINUTES, Script, default_script
+from otelkit.demo.script import FEWEST_MINUTES, Script, default_script
 from otelkit.demo.supervise import check_port
 from otelkit.errors import BackendUnreachable, UsageError
 
@@ -28,7 +28,8 @@ class Options:
 
     output: Path = Path("otelkit-demo")
     """Folder in which each run gets a folder of its own."""
-    minutes: float = DEFAULT_MINUTES
+    minutes: float | None = None
+    """Length of the load; None takes the script's own, and more of it on a slow machine."""
     seed: int = 1
     rate: float | None = None
     """Requests a second; None is chosen from what the machine carries."""
@@ -68,7 +69,7 @@ def prepare(options: Options) -> Prepared:
     missing = [name for name in _CHILDREN_NEED if importlib.util.find_spec(name) is None]
     if missing:
         raise missing_packages(missing)
-    if not FEWEST_MINUTES <= options.minutes < math.inf:
+    if options.minutes is not None and not FEWEST_MINUTES <= options.minutes < math.inf:
         raise UsageError(
             f"--minutes {options.minutes:g}: too short for the script, or endless.",
             hint=f"Use {FEWEST_MINUTES:g} or more.",

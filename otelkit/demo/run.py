@@ -99,6 +99,7 @@ def _record(prepared: Prepared, supervisor: Supervisor, otlp: str) -> _Recorded:
     service_port = options.service_port or free_port()
     capacity = _measure(supervisor, model, settings, service_port, options.seed)
     rate = calibrate.choose_rate(capacity, utilisation=script.utilisation, wanted=options.rate)
+    script = script.at_rate(rate)
     requests = load.plan(rate=rate, seconds=script.seconds, seed=options.seed, surges=script.surges)
     settings.replace(script.base)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,9 @@ from otelkit.demo.load import RateSpan
 FEWEST_MINUTES: Final = 2.0
 """Below this the script's steps come so close that no window tells them apart."""
 DEFAULT_MINUTES: Final = 5.5
+LONGEST_MINUTES: Final = 7.5
+"""How long a slow machine may take unasked."""
+FEWEST_CALLS: Final = 400
 
 BASE_SETTINGS: Final[Mapping[str, Any]] = {
     "max_tokens": 3,
@@ -57,6 +60,10 @@ class Script:
     base: Mapping[str, Any]
     utilisation: float = 0.7
     """Share of what the machine carries under the heaviest settings that the load takes outside of surges."""
+    fewest_calls: int = 0
+    """Calls that a verdict needs; where the rate gives fewer, the script is stretched."""
+    longest_seconds: float = 0.0
+    """Never stretched beyond this; 0 for never stretched."""
 
     @property
     def heaviest(self) -> dict[str, Any]:
@@ -64,23 +71,38 @@ class Script:
         most = max([self.base["max_tokens"], *(c.value for c in self.changes if c.parameter == "max_tokens")])
         return {**self.base, "max_tokens": most}
 
+    def at_rate(self, rate: float) -> Script:
+        """The script stretched, if need be, so that ``rate`` requests a second give enough calls."""
+        wanted = min(self.fewest_calls / rate, self.longest_seconds)
+        return self.stretched(wanted / self.seconds) if wanted > self.seconds else self
 
-def default_script(*, minutes: float = DEFAULT_MINUTES, seed: int = 1) -> Script:
-    """The demo's script, stretched to ``minutes``; ``seed`` moves each step by a few seconds.
+    def stretched(self, factor: float) -> Script:
+        """The same script with all times multiplied by ``factor``."""
+        return replace(
+            self,
+            seconds=self.seconds * factor,
+            changes=tuple(replace(one, at=one.at * factor) for one in self.changes),
+            surges=tuple(replace(one, start=one.start * factor, end=one.end * factor) for one in self.surges),
+        )
 
-    One change that does nothing, one that lengthens answers, a surge of traffic at whose start another
-    change that does nothing is made (whoever goes by coincidence blames it), and one change that is
-    reverted.
+
+def default_script(*, minutes: float | None = None, seed: int = 1) -> Script:
+    """The demo's script; ``seed`` moves each step by a few seconds.
+
+    One change that does nothing, one that lengthens answers, a surge of traffic at whose start another change
+    that does nothing is made (whoever goes by coincidence blames it), and one change that is reverted.
+
+    Args:
+        minutes: how long it lasts; None takes the usual time, and more of it on a slow machine.
     """
-    stretch = minutes / DEFAULT_MINUTES
     chance = random.Random(seed)
 
     def at(seconds: float) -> float:
-        return round((seconds + chance.uniform(-5.0, 5.0)) * stretch, 3)
+        return round(seconds + chance.uniform(-5.0, 5.0), 3)
 
     surge = at(175)
-    return Script(
-        seconds=minutes * 60,
+    script = Script(
+        seconds=DEFAULT_MINUTES * 60,
         changes=(
             ScriptedChange(at(55), "presence_penalty", 0.4, Moves.NOTHING),
             ScriptedChange(at(105), "max_tokens", 8, Moves.UP),
@@ -88,9 +110,12 @@ def default_script(*, minutes: float = DEFAULT_MINUTES, seed: int = 1) -> Script
             ScriptedChange(at(250), "max_tokens", 16, Moves.UP),
             ScriptedChange(at(293), "max_tokens", 8, Moves.DOWN),
         ),
-        surges=(RateSpan(surge, surge + 40 * stretch, 1.6),),
+        surges=(RateSpan(surge, surge + 40, 1.6),),
         base=BASE_SETTINGS,
     )
+    if minutes is None:
+        return replace(script, fewest_calls=FEWEST_CALLS, longest_seconds=LONGEST_MINUTES * 60)
+    return script.stretched(minutes / DEFAULT_MINUTES)
 
 
 class SettingsFile:

@@ -11,7 +11,9 @@ import pytest
 from otelkit.demo.script import (
     BASE_SETTINGS,
     DEFAULT_MINUTES,
+    FEWEST_CALLS,
     FEWEST_MINUTES,
+    LONGEST_MINUTES,
     Moves,
     SettingsFile,
     default_script,
@@ -32,6 +34,21 @@ def test_script_has_every_kind_of_event_in_order(seed: int, minutes: float) -> N
     assert script.changes[4].value == script.changes[1].value, "the last change takes the one before it back"
     (surge,) = script.surges
     assert surge.start == script.changes[2].at and surge.end < script.changes[3].at
+
+
+def test_slow_machine_is_given_more_time() -> None:
+    """Broken if a slow machine's verdicts rested on too few calls, or its user waited without end."""
+    script = default_script()
+    assert script.at_rate(10.0) is script
+    stretched = script.at_rate(1.0)
+    assert stretched.seconds == pytest.approx(FEWEST_CALLS)
+    assert stretched.changes[3].at / stretched.seconds == pytest.approx(script.changes[3].at / script.seconds)
+    assert stretched.surges[0].end - stretched.surges[0].start == pytest.approx(
+        40 * FEWEST_CALLS / script.seconds
+    )
+    assert script.at_rate(0.1).seconds == pytest.approx(LONGEST_MINUTES * 60)
+    asked = default_script(minutes=4.0)
+    assert asked.at_rate(0.1) is asked, "who asks for four minutes gets four"
 
 
 def test_script_is_what_its_seed_says() -> None:

@@ -84,10 +84,7 @@ def refused(directory: Path, *arguments: str, **environment: str) -> subprocess.
 
 @pytest.mark.model
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_run_reports_what_it_has(
-    tmp_path: Path, model_path: Path, number: signal.Signals
-) -> None:
+def test_interrupted_run_reports_what_it_has(tmp_path: Path, model_path: Path) -> None:
     """Broken if Ctrl-C lost what was recorded, left a process behind, or looked like success.
 
     It also is the way without Prometheus.
@@ -98,7 +95,7 @@ def test_interrupted_run_reports_what_it_has(
         wait_for(demo, "load:")
         wait_for_spans(tmp_path)
         assert len(processes_of(tmp_path)) == 3, "the demo, the model server and the service"
-        demo.send_signal(number)
+        demo.send_signal(signal.SIGINT)
         output, said = demo.communicate(timeout=90)
     assert demo.returncode == 130, said
     assert "interrupted: reporting on what was recorded" in said and "Traceback" not in said
@@ -112,12 +109,15 @@ def test_interrupted_run_reports_what_it_has(
 
 @pytest.mark.model
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_interrupt_before_the_load_leaves_nothing(tmp_path: Path, model_path: Path) -> None:
-    """Broken if Ctrl-C while the machine is measured left children, or printed a traceback."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_before_the_load_leaves_nothing(
+    tmp_path: Path, model_path: Path, number: signal.Signals
+) -> None:
+    """Broken if Ctrl-C or a polite kill while the machine is measured left children behind."""
     with demo_in(tmp_path, "--no-prometheus", "--model", str(model_path)) as demo:
         wait_for(demo, "measuring")
         time.sleep(2)
-        demo.send_signal(signal.SIGINT)
+        demo.send_signal(number)
         output, said = demo.communicate(timeout=60)
     assert (demo.returncode, output) == (130, "")
     assert "interrupted" in said and "Traceback" not in said

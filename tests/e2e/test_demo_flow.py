@@ -82,6 +82,8 @@ def flow(
         surges=(),
         base=BASE_SETTINGS,
         utilisation=0.75,
+        fewest_calls=80,
+        longest_seconds=180.0,
     )
     spec = parse_spec(SPEC)
     metrics_port = free_port()
