@@ -150,7 +150,8 @@ def decide(
         )
     return (
         Verdict.CANNOT_SEPARATE,
-        f"No effect stands out, but one between {low:+.0%} and {high:+.0%} can't be ruled out: more calls would.",
+        f"No effect stands out, but one between {low:+.0%} and {high:+.0%} "
+        "can't be ruled out: more calls would settle it.",
     )
 
 
