@@ -30,9 +30,20 @@ def log_size(w: World, low: float = 0.07, high: float = 0.7) -> float:
 
 
 def real(
-    w: World, at: float, *, path: str = "", sign: int = 0, lag: float = 0.0, ramp: float = 0.0, ends: float = np.inf,
-    fade: float = np.inf, service: str = TARGET, low: float = 0.07, known_lag: bool = True, parameter: str = "",
-) -> int:  # fmt: skip
+    w: World,
+    at: float,
+    *,
+    path: str = "",
+    sign: int = 0,
+    lag: float = 0.0,
+    ramp: float = 0.0,
+    ends: float = np.inf,
+    fade: float = np.inf,
+    service: str = TARGET,
+    low: float = 0.07,
+    known_lag: bool = True,
+    parameter: str = "",
+) -> int:
     """A change with an effect through a path."""
     rng = w.rng
     path = path or str(rng.choice(list(PATHS), p=[0.4, 0.35, 0.1, 0.15]))
@@ -272,12 +283,39 @@ def clock_offset(w: World) -> None:
 KINDS: dict[str, Callable[[World], None]] = {
     function.__name__: function
     for function in (
-        no_effect, plain, improvement, surge, surge_everywhere, surge_and_effect, two_close_one_real, two_close_both_real,
-        slow_ramp, drift, gradual, transient, transient_before, deploy, deploy_and_effect, diurnal, faults, low_traffic,
-        heavy_tails, delayed, revert, tail_only, dependency, storm, rate_limit, output_length, prompt_mix, no_controls, edge,
-        coarse_buckets, clock_offset,
+        no_effect,
+        plain,
+        improvement,
+        surge,
+        surge_everywhere,
+        surge_and_effect,
+        two_close_one_real,
+        two_close_both_real,
+        slow_ramp,
+        drift,
+        gradual,
+        transient,
+        transient_before,
+        deploy,
+        deploy_and_effect,
+        diurnal,
+        faults,
+        low_traffic,
+        heavy_tails,
+        delayed,
+        revert,
+        tail_only,
+        dependency,
+        storm,
+        rate_limit,
+        output_length,
+        prompt_mix,
+        no_controls,
+        edge,
+        coarse_buckets,
+        clock_offset,
     )
-}  # fmt: skip
+}
 
 
 def scenario(kind: str, seed: int) -> Scenario:

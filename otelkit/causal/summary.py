@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from otelkit.causal.engine import Judged
 
 METHOD: Final = (
-    "Steps of log latency quantiles, time per token, output length and time to first token, beside offered load, "
-    "prompt length, the fleet and services called, under autocorrelated noise; Bayesian weighing of paths; credit by "
-    "onset; p-values from placebo dates; Benjamini-Hochberg over changes."
+    "Steps of log latency quantiles, time per token, output length and time to first token, beside offered "
+    "load, prompt length, the fleet and services called, under autocorrelated noise; Bayesian weighing of "
+    "paths; credit by onset; p-values from placebo dates; Benjamini-Hochberg over changes."
 )
 NAMES: Final = {
     "output_length": "output_length",
