@@ -9,7 +9,14 @@ from datetime import datetime
 
 import click
 
-from otelkit.cli.options import DEFAULT_PROMETHEUS, Moment, SpecOption, prometheus_option, spec_option
+from otelkit.cli.options import (
+    DEFAULT_PROMETHEUS,
+    Moment,
+    SpecOption,
+    demand_numpy,
+    prometheus_option,
+    spec_option,
+)
 from otelkit.model import ParameterChange, canonical
 
 _FORMAT_VERSION = 1
@@ -39,6 +46,7 @@ def command(
     form: str,
 ) -> None:
     """List parameter changes, oldest first; what several workers report of one change is one line."""
+    demand_numpy("otelkit changes")
     from otelkit.query import PrometheusSource, ScrapeSource
 
     if metrics and prometheus:

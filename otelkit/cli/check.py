@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 import subprocess
 import tempfile
@@ -11,7 +12,7 @@ from pathlib import Path
 import click
 
 from otelkit.cli import outputs
-from otelkit.cli.options import SpecOption, spec_option
+from otelkit.cli.options import SpecOption, demand_numpy, spec_option
 from otelkit.errors import UsageError
 from otelkit.spec import Spec
 
@@ -48,7 +49,9 @@ _FINDING = 3
     help="Folder with templates that replace those of the same name, as for `otelkit generate rules`.",
 )
 @click.option(
-    "--lint/--no-lint", default=True, help="Read every expression for mistakes that promtool accepts."
+    "--lint/--no-lint",
+    default=None,
+    help="Read every expression for mistakes that promtool accepts; done where promql-parser is installed.",
 )
 @click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.pass_context
@@ -59,11 +62,13 @@ def command(
     promtool: str | None,
     prometheus: str | None,
     templates: Path | None,
-    lint: bool,
+    lint: bool | None,
     files: Sequence[Path],
 ) -> None:
     """Check the spec and its rules, or the rule FILES given. Findings go to standard output; exit code 3."""
-    from otelkit.rules import HEADER, generate_with_warnings, unit_tests
+    demand_numpy("otelkit check")
+    from otelkit.rules import HEADER, generate_with_warnings
+    from otelkit.rules.unit_tests import unit_tests
 
     read = spec.load()
     generated = generate_with_warnings(read, templates)
@@ -85,6 +90,12 @@ def command(
             written = [str(Path(scratch, name)) for name in texts]
             findings += _promtool(tool, ["check", "rules", "--lint=all", "--lint-fatal", *written])
             findings += _promtool(tool, ["test", "rules", *(str(Path(scratch, name)) for name in tests)])
+    if lint is None:
+        lint = importlib.util.find_spec("promql_parser") is not None
+        if not lint:
+            click.echo(
+                "promql-parser is not installed: lint is left out (pip install 'otelkit[lint]')", err=True
+            )
     if lint:
         findings += _lint(read, texts, generated.files, prometheus)
     if findings:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from otelkit.cli import generate_dashboards, outputs
-from otelkit.cli.options import SpecOption, spec_option
+from otelkit.cli.options import SpecOption, demand_numpy, spec_option
 from otelkit.errors import UsageError
 
 _FINDING = 3
@@ -48,7 +48,7 @@ def rules(
     templates: Path | None,
 ) -> None:
     """Prometheus rules: P99 per service, objectives with their alerts, and what goes with them."""
-    from otelkit.rules import HEADER, as_one_file, generate_with_warnings, unit_tests
+    from otelkit.rules import HEADER, as_one_file, generate_with_warnings
 
     read = spec.load()
     generated = generate_with_warnings(read, templates)
@@ -61,6 +61,9 @@ def rules(
         click.echo(as_one_file(files), nl=False)
         return
     if with_tests:
+        demand_numpy("--with-tests")
+        from otelkit.rules.unit_tests import unit_tests
+
         files |= {f"tests/{name}": text for name, text in unit_tests(read, generated.files).items()}
     directory = Path(output)
     if check:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from otelkit.errors import UsageError
 from otelkit.spec import SPEC_FILE, Duration, Spec, load_spec
 
 DEFAULT_PROMETHEUS: Final = "http://127.0.0.1:9090"
@@ -37,6 +39,18 @@ class SpecOption:
             )
             return Spec()
         return load_spec(self.path)
+
+
+def demand_numpy(what: str) -> None:
+    """Say which extra brings numpy, which writing rules does without.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    if importlib.util.find_spec("numpy") is None:
+        raise UsageError(
+            f"{what} needs numpy, which is not installed", hint="pip install 'otelkit[analysis]'"
+        )
 
 
 def spec_option(function: _F) -> _F:

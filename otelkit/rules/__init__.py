@@ -11,7 +11,6 @@ from otelkit.rules.generate import (
     generate_with_warnings,
 )
 from otelkit.rules.steps import evaluation_interval
-from otelkit.rules.unit_tests import unit_tests
 
 __all__ = [
     "HEADER",
@@ -21,5 +20,4 @@ __all__ = [
     "generate",
     "generate_alertmanager",
     "generate_with_warnings",
-    "unit_tests",
 ]

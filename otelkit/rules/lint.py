@@ -100,7 +100,7 @@ def lint(files: Mapping[str, str], metrics: frozenset[str]) -> list[str]:
     except ImportError:
         raise UsageError(
             "promql-parser is not installed, which reads the expressions",
-            hint="pip install promql-parser, or leave the check out with --no-lint.",
+            hint="pip install 'otelkit[lint]', or leave the check out with --no-lint.",
         ) from None
     rules = read_rules(files)
     recorded: dict[str, Labels] = {}

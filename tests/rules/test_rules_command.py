@@ -76,3 +76,20 @@ def test_standard_output_is_one_valid_rule_file(tmp_path: Path, promtool_binary:
     (tmp_path / "all.yaml").write_text("groups: [{name: a, rules: [{record: b, expr: 'sum('}]}]\n")
     broken = otelkit("check", "--promtool", str(promtool_binary), "all.yaml", cwd=tmp_path)
     assert broken.returncode == 3 and "all.yaml" in broken.stdout
+
+
+def test_rules_are_written_without_numpy(tmp_path: Path) -> None:
+    """A plain install writes all that a clone can; what does need numpy says which extra brings it."""
+    script = (
+        "import importlib.abc, sys\n"
+        "class Without(importlib.abc.MetaPathFinder):\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.split('.')[0] in ('numpy', 'scipy'):\n"
+        "            raise ModuleNotFoundError(name)\n"
+        "sys.meta_path.insert(0, Without())\n"
+        "from otelkit.cli.main import main\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", script, "generate", "rules"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and (tmp_path / "rules" / "latency.rules.yaml").exists(), done.stderr
