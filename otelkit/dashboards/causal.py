@@ -176,8 +176,9 @@ def _main(recorded: Recorded) -> g.Panel:
 
 
 def _shift(recorded: Recorded) -> g.Panel:
-    p99 = recorded.quantile(0.99, ONE_SERVICE)
-    shift = f"avg_over_time({p99}[3m] offset -3m) - avg_over_time({p99}[3m])"
+    # P99 is NaN while no call ends; one NaN would make the mean of three minutes NaN.
+    known = f"({recorded.quantile(0.99, ONE_SERVICE)} >= 0)[3m:{recorded.step}]"
+    shift = f"avg_over_time({known} offset -3m) - avg_over_time({known})"
     return panels.timeseries(
         "Shift of P99 within ±3 minutes",
         "At each moment: mean P99 of the three minutes after it less that of the three minutes before. "

@@ -46,12 +46,14 @@ class Recorded:
     """The shortest window that all services have."""
     longer: Duration
     """The longest of the short windows that all services have; what burn rates are summed from."""
+    step: Duration
+    """How often the series over the shortest window get a point."""
 
     @classmethod
     def of(cls, spec: Spec) -> Recorded:
         each = [set(service.windows) for service in spec.resolved()] or [set(spec.windows)]
         shared = sorted(set.intersection(*each)) or sorted(set(spec.windows))
-        return cls(shared[0], shared[-1])
+        return cls(shared[0], shared[-1], spec.evaluation_interval)
 
     def quantile(self, q: float, matchers: str) -> str:
         """Latency quantile over the shortest window, seconds."""

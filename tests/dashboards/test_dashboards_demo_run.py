@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
 ]
 
-SECONDS = 60.0
+SECONDS = 70.0
 
 NO_ANALYSER = "the demo explains its run once, at its end; verdicts come to Prometheus from the analyser"
 NO_TEMPO = "the service graph comes from Tempo's metrics generator, and the demo runs no Tempo"
@@ -93,10 +93,10 @@ class DemoRun:
 def demo_run(
     prometheus_binary: Path, model_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[DemoRun]:
-    """One run of a minute with one change; its Prometheus then opened again on the data it kept."""
+    """One run of about a minute with one change early in it; its Prometheus then opened again on the data it kept."""
     script = Script(
         seconds=SECONDS,
-        changes=(ScriptedChange(SECONDS / 2, "max_tokens", 8, Moves.UP),),
+        changes=(ScriptedChange(SECONDS * 0.3, "max_tokens", 8, Moves.UP),),
         surges=(),
         base=BASE_SETTINGS,
         utilisation=0.9,
