@@ -24,6 +24,7 @@ check: $(READY)
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/otelkit generate all --check
 
 format: $(READY)
 	@$(BIN)/ruff format .
