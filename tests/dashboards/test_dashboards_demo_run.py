@@ -93,7 +93,8 @@ class DemoRun:
 def demo_run(
     prometheus_binary: Path, model_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[DemoRun]:
-    """One run of about a minute with one change early in it; its Prometheus then opened again on the data it kept."""
+    """One run of about a minute with one change early in it; its Prometheus then opened again on the data it
+    kept."""
     script = Script(
         seconds=SECONDS,
         changes=(ScriptedChange(SECONDS * 0.3, "max_tokens", 8, Moves.UP),),
