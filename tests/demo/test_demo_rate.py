@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+
 import pytest
+from demo_servers import serving
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from otelkit.demo import stack
-from otelkit.demo.calibrate import HIGHEST_RATE, LOWEST_RATE, Capacity, choose_rate
+from otelkit.demo.calibrate import HIGHEST_RATE, LOWEST_RATE, Capacity, choose_rate, measure
 from otelkit.errors import OtelkitError
 
 
@@ -41,3 +49,38 @@ def test_fine_buckets_lie_where_latencies_will_be() -> None:
     light, middle, heavy = stack.objectives(4.0)
     assert light < middle < heavy
     assert heavy == pytest.approx(1.0), "four slots at four answers a second take a second each"
+
+
+def answering_after(seconds: float, status: int = 200) -> Starlette:
+    """A service that answers with one chunk, ``seconds`` late."""
+
+    async def complete(request: Request) -> Response:
+        if request.app.state.asked:
+            await asyncio.sleep(seconds)
+        request.app.state.asked = True
+        body = "data: {}\n\ndata: [DONE]\n\n"
+        return Response(body, media_type="text/event-stream", status_code=status)
+
+    app = Starlette(routes=[Route("/", complete, methods=["POST"])])
+    app.state.asked = False
+    return app
+
+
+@pytest.mark.parametrize(("latency", "expected"), [(0.2, 10.0), (60.0, 0.0)])
+def test_capacity_is_what_busy_callers_get(latency: float, expected: float) -> None:
+    """Broken if the rate were chosen from something else, or a machine that hangs were waited for."""
+    with serving(answering_after(latency)) as url:
+        begin = time.monotonic()
+        found = asyncio.run(measure(url, seconds=1.0, seed=1, callers=2))
+        took = time.monotonic() - begin
+    assert found.requests_per_second == pytest.approx(expected, rel=0.4)
+    assert took < 4.5
+
+
+def test_failing_service_is_not_taken_for_a_fast_one() -> None:
+    """Broken if refusals, which come quickly, counted as answers."""
+    with (
+        serving(answering_after(0.0, status=500)) as url,
+        pytest.raises(OtelkitError, match="a request failed while the machine was measured: HTTP 500"),
+    ):
+        asyncio.run(measure(url, seconds=1.0, seed=1))

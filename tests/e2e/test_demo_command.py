@@ -74,7 +74,7 @@ def refused(directory: Path, *arguments: str, **environment: str) -> subprocess.
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert "Traceback" not in done.stderr
