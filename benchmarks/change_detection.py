@@ -8,9 +8,9 @@ Prometheus, and compared with what was really done. Prints one JSON object.
 
 A change counts as found when the merged list has its parameter with its old and new value, first seen between
 its start and the end of its rollout, or the first request that carried it (60 s of slack); everything else in
-the list is a false alarm, as is a second entry for one change. The delay counts the requests that carried the
-new value until a worker reports it: those of that worker, and in the whole fleet; a change that only the fleet
-shows has none. Kinds beginning with "nothing" have no change; all of their reports are false alarms.
+the list is a false alarm, as is a second entry for one change. The delay counts the requests that carried
+the new value until a worker reports it: those of that worker, and in the whole fleet; a change that only the
+fleet shows has none. Kinds beginning with "nothing" have no change; all of their reports are false alarms.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Truth:
     end: float
     """Seconds at which the first and the last worker took it up."""
     early: float = 1.0
-    """Seconds before ``start`` to which a report may date it: where only shares shift, no request marks it."""
+    """Seconds before ``start`` to which a report may date it; where shares shift, no request marks it."""
 
 
 @dataclass

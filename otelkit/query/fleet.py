@@ -17,8 +17,14 @@ PREVAILS: Final = 2 / 3
 """Share of processes from which a value is the fleet's."""
 COMPLETE: Final = 0.95
 """Share of processes at which a rollout has ended."""
-SMALLEST: Final = 4
-"""Processes from which on others can speak against a report."""
+LASTING_SECONDS: Final = 60.0
+"""Time for which a value must have prevailed to be the old one: a fleet that starts up is all sorts."""
+_UNANIMOUS: Final = 0.75
+"""Share of the processes that report a change from which they agree on which."""
+_SEVERAL: Final = 3
+_PART: Final = 0.25
+"""So many processes, and such a share of the fleet, are believed if they agree, whatever the others do: at a
+site that is rarely used not every process gets to see enough."""
 
 Place = tuple[str, str, str]
 """Service, scope and parameter."""
@@ -84,21 +90,29 @@ class Fleet:
                 found += _flips(place, processes)
         return found
 
-    def contradicts(self, place: Place, old: str, new: str, movers: set[Target], first_seen: float) -> bool:
-        """Whether a change that ``movers`` report is but the variation that other processes have too.
+    def contradicts(
+        self, place: Place, old: str, new: str, movers: set[Target], reporters: set[Target], first_seen: float
+    ) -> bool:
+        """Whether a change is but the variation that other processes have too.
 
-        So it is where few processes report it, and most others are neither at the old value nor at the new.
+        Args:
+            movers: processes that report the change.
+            reporters: processes that report any change of the parameter in that time.
         """
-        at = first_seen + ROLLOUT_SECONDS
+        start, end = first_seen - ROLLOUT_SECONDS, first_seen + ROLLOUT_SECONDS
         others = [
-            states
+            values
             for target, states in self._places.get(place, {}).items()
-            if target not in movers and states[-1].until >= first_seen and states[0].since <= at
+            if target not in movers
+            and (values := {one.value for one in states if one.until >= start and one.since <= end})
         ]
-        if len(others) + len(movers) < SMALLEST or len(movers) >= len(others):
+        if not others:
             return False
-        agreeing = sum(_state(states, at).value in (old, new) for states in others)
-        return agreeing < PREVAILS * len(others)
+        if len(movers) >= _UNANIMOUS * len(reporters):
+            several = len(movers) >= _SEVERAL and len(movers) >= _PART * (len(movers) + len(others))
+            if several or len(movers) > len(others):
+                return False
+        return sum(values <= {old, new} for values in others) < PREVAILS * len(others)
 
 
 def _state(states: Sequence[Settled], at: float) -> Settled:
@@ -115,7 +129,7 @@ def _flips(place: Place, processes: Mapping[Target, Sequence[Settled]]) -> list[
         if value == semconv.VARIES:
             prevailing = ""
         elif value and value != prevailing:
-            if prevailing:
+            if prevailing and at - begun >= LASTING_SECONDS:
                 end = _complete(processes, value, times[index:])
                 found.append(_flip(place, processes, prevailing, value, begun, end))
             prevailing, begun = value, at

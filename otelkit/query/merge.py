@@ -45,12 +45,8 @@ def merge_reports(reports: Iterable[Report], settled: Iterable[Settled] = ()) ->
     for report in sorted(reports, key=lambda one: (one.first_seen, one.target)):
         groups.setdefault(tuple(report.labels.get(key, "") for key in _STEP), []).append(report)
     fleet = Fleet(settled)
-    rollouts = [
-        rollout
-        for same in groups.values()
-        for rollout in _rollouts(same)
-        if not _is_contradicted(rollout, fleet)
-    ]
+    rollouts = [rollout for same in groups.values() for rollout in _rollouts(same)]
+    rollouts = [rollout for rollout in rollouts if not _is_contradicted(rollout, rollouts, fleet)]
     changes = _with_flips(rollouts, fleet.flips())
     return tuple(sorted(changes, key=lambda one: (one.first_seen, one.service, one.parameter, one.id)))
 
@@ -74,14 +70,25 @@ def _goes_on(earlier: Report, later: Report) -> bool:
     return before is not None and (after is None or after[1] > before[1])
 
 
-def _is_contradicted(rollout: list[Report], fleet: Fleet) -> bool:
-    labels = rollout[0].labels
-    return _source(labels.get(semconv.LABEL_SOURCE, "")) is ChangeSource.OBSERVED and fleet.contradicts(
-        place_of(labels),
+def _is_contradicted(rollout: list[Report], rollouts: list[list[Report]], fleet: Fleet) -> bool:
+    labels, first_seen = rollout[0].labels, rollout[0].first_seen
+    if _source(labels.get(semconv.LABEL_SOURCE, "")) is not ChangeSource.OBSERVED:
+        return False
+    place = place_of(labels)
+    reporters = {
+        report.target
+        for other in rollouts
+        if place_of(other[0].labels) == place
+        for report in other
+        if abs(report.first_seen - first_seen) <= ROLLOUT_SECONDS
+    }
+    return fleet.contradicts(
+        place,
         labels.get(semconv.LABEL_OLD, ""),
         labels.get(semconv.LABEL_NEW, ""),
         {report.target for report in rollout},
-        rollout[0].first_seen,
+        reporters,
+        first_seen,
     )
 
 
@@ -125,20 +132,26 @@ def _from_flip(flip: Flip) -> ParameterChange:
 
 
 def _change(rollout: list[Report], flips: list[Flip]) -> ParameterChange:
-    """The change of a rollout; it keeps the time, and so the id, of the earliest report."""
-    labels = rollout[0].labels
+    """The change of a rollout; it keeps the time, and so the id, of the earliest report.
+
+    Where shares shifted, no request marks the moment and each process guesses it: of many guesses the
+    earliest is wrong, so the eighth part of them is passed over.
+    """
+    shares = _mean_shares(rollout)
+    earliest = rollout[0] if shares is None else rollout[len(rollout) // 8]
+    labels = earliest.labels
     return ParameterChange(
         service=labels.get(semconv.LABEL_SERVICE, ""),
         parameter=labels.get(semconv.LABEL_PARAMETER, ""),
         old=_value(labels.get(semconv.LABEL_OLD, "")),
         new=_value(labels.get(semconv.LABEL_NEW, "")),
-        first_seen=rollout[0].first_seen,
+        first_seen=earliest.first_seen,
         last_seen=max([rollout[-1].first_seen, *(flip.last_seen for flip in flips)]),
         scope=labels.get(semconv.LABEL_SCOPE, ""),
         origin=labels.get(semconv.LABEL_ORIGIN, ""),
         source=_source(labels.get(semconv.LABEL_SOURCE, "")),
         workers=len({report.target for report in rollout}.union(*(flip.targets for flip in flips))),
-        shares=_mean_shares(rollout),
+        shares=shares,
     )
 
 

@@ -197,6 +197,7 @@ def test_changes_can_be_rebuilt_from_the_page(registry: CollectorRegistry) -> No
         "scope": "some-model",
         "change_id": made.id,
         "origin": "",
+        "shares": "",
     }
     assert values(registry, "otelkit_parameter_changes_total", parameter="max_tokens", source="declared") == [
         1

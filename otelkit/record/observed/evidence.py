@@ -12,12 +12,14 @@ from typing import Final
 
 BLOCK: Final = 24
 """Requests whose share of the settled value is one sample of the scatter."""
-_PRIOR_INFLATION: Final = 5.0
+_PRIOR_INFLATION: Final = 8.0
 """Scatter assumed for a mixture of values that nothing is known of: sessions of about a dozen requests."""
 _PRIOR_BLOCKS: Final = 3.0
 """How many blocks that assumption is worth."""
-_MIXED: Final = 0.1
+_MIXED: Final = 0.3
 """Share of other values from which a regime counts as a mixture in full."""
+VARIED: Final = 0.15
+"""Least share of other values to reckon with once the very value that may have become settled was seen."""
 _MAX_BLOCKS: Final = 48.0
 _LGAMMA_HALF: Final = lgamma(0.5)
 

@@ -9,7 +9,7 @@ from math import log
 from typing import Final, NamedTuple
 
 from otelkit.model import ParameterValue
-from otelkit.record.observed.evidence import Scatter, bound, log_marginal
+from otelkit.record.observed.evidence import VARIED, Scatter, bound, log_marginal
 from otelkit.record.observed.keys import Key, is_ambiguous, key_of, value_of
 
 MIN_OLD: Final = 5
@@ -314,7 +314,7 @@ class Series:
             hits += here
             known_before += chunk.counts.get(new, 0)
         total = self._total + before
-        others = 1.0 if known_before or split.shift else 1.0 - hits / total
+        others = max(1.0 - hits / total, VARIED if known_before or split.shift else 0.0)
         if split.score < bound(self._seen) * scatter.inflation(others):
             return False
         return not split.shift or self._is_steady(split, new)
