@@ -130,14 +130,21 @@ def change_score(
             there.
     """
     onsets = group.place + spread.cells
+    cells = witness.fitted.cells
     lone = not witness.fleet_moved(group.place)
-    # Beside a known step, or when the whole fleet moved, what comes later is no step of the change's own.
-    free = np.array(
-        [
-            prompt(group, onset, witness.fitted.cells.seconds) or (lone and not beside(onset, taken))
-            for onset in onsets
-        ]
-    )
+    last = len(cells.times) - 1 - LEFTOVER_CELLS
+
+    def own(onset: float) -> bool:
+        """Whether a step there could be the change's own."""
+        leftover = beside(onset, taken)
+        if prompt(group, onset, cells.seconds):
+            return not leftover or onset >= group.place - 0.5
+        # When the whole fleet moved, or so near the end, what comes later proves nothing.
+        return lone and not leftover and onset < last
+
+    free = np.array([own(onset) for onset in onsets])
+    if not free.any():
+        return -np.inf, np.zeros(len(onsets))
     weighted = np.where(free, spread.log_prior + witness.weigh(onsets, group.paths).log_bayes, -np.inf)
     total = float(special.logsumexp(weighted))
     return total, np.exp(weighted - total)

@@ -24,6 +24,8 @@ WORTH_LIKELY: Final = 0.5
 INTERVAL_ODDS: Final = 10.0
 """How often changes have effects is itself only guessed; intervals are given as if it were this many times
 oftener, so that they do not shrink to nothing on the strength of that guess."""
+LATE_CELLS: Final = 1.5
+"""An onset later than this, or a confounder, asks for an interval that excludes zero."""
 WORTH: Final = 0.04
 """Share of P99 below which an effect is not worth the name."""
 NOTHING: Final = 0.01
@@ -129,7 +131,8 @@ def decide(
         return Verdict.CORRELATED_ONLY, f"P99 went back to where it was before {taken_back.sentence}."
     enough = claim.probability > (CERTAIN if confounders else LIKELY)
     low, high = (float(np.expm1(bound)) for bound in effect.interval)
-    enough = enough and effect.worth > WORTH_LIKELY and (low * high > 0 or not confounders)
+    suspicious = bool(confounders) or claim.onset - own.place > LATE_CELLS
+    enough = enough and effect.worth > WORTH_LIKELY and (low * high > 0 or not suspicious)
     if q < FALSE_DISCOVERIES and enough:
         if len(own.changes) > 1:
             return (
