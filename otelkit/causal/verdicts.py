@@ -127,7 +127,10 @@ def decide(
             f"P99 moved, but {rival} changed too close to it: change them some minutes apart.",
         )
     taken_back = next((c for c in confounders if c.earlier_step and _takes_back(effect.mean, c.size)), None)
-    if taken_back is not None:
+    # A change that follows one of the same parameter may well take that one's effect back itself.
+    names = {change.parameter for change in own.changes}
+    again = any(g.place < own.place and names & {c.parameter for c in g.changes} for g in groups)
+    if taken_back is not None and not again:
         return Verdict.CORRELATED_ONLY, f"P99 went back to where it was before {taken_back.sentence}."
     enough = claim.probability > (CERTAIN if confounders else LIKELY)
     low, high = (float(np.expm1(bound)) for bound in effect.interval)
