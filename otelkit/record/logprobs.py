@@ -48,6 +48,21 @@ def note_gemini_scores(result: Any, facts: ResponseFacts) -> None:
     _note(_numbers(getattr(score, "log_probability", None) for score in chosen), alternatives, facts)
 
 
+def note_position_scores(
+    tokens: Sequence[Sequence[int]], positions: Sequence[Sequence[Any]], facts: ResponseFacts
+) -> None:
+    """Note one step of vLLM's, of which each output has token ids and, per token, a mapping of token id ->
+    score that holds the token chosen and its alternatives."""
+    chosen, alternatives = [], []
+    for ids, scores in zip(tokens, positions, strict=True):
+        for token, position in zip(ids, scores, strict=False):
+            known = position if isinstance(position, Mapping) else {}
+            chosen += _numbers([getattr(known.get(token), "logprob", None)])
+            others = _numbers(getattr(score, "logprob", None) for score in known.values())
+            alternatives.append(others if len(others) > 1 else [])
+    _note(chosen, alternatives, facts)
+
+
 def _note(chosen: list[float], alternatives: list[list[float]], facts: ResponseFacts) -> None:
     if chosen:
         facts.count(len(chosen))

@@ -169,9 +169,18 @@ class Recording:
         """The provider has begun to answer; the first chunk is still to come."""
         self._last_ns = self.runtime.clock.monotonic_ns()
 
-    def answered(self, response: Any) -> None:
-        """A call that is not streamed has returned ``response``."""
-        self._last_ns = self.runtime.clock.monotonic_ns()
+    def at(self, unix_seconds: float) -> int:
+        """A wall-clock time as a reading (ns) of this recording's clock, between the call's begin and now."""
+        reading = round(unix_seconds * 1e9) - self._anchor_ns
+        return min(max(reading, self._start), self.runtime.clock.monotonic_ns())
+
+    def answered(self, response: Any, last_ns: int | None = None) -> None:
+        """A call that is not streamed has returned ``response``.
+
+        Args:
+            last_ns: when its last token was made (monotonic ns), where the engine tells; None for now.
+        """
+        self._last_ns = self.runtime.clock.monotonic_ns() if last_ns is None else last_ns
         with guarded("read a response"):
             self.reader.response(response, self._facts)
         self.finish(Outcome.COMPLETED)
@@ -216,6 +225,8 @@ class Recording:
             return
         if self._facts.error_type and outcome is not Outcome.ERROR:
             outcome, self._error_type = Outcome.ERROR, self._facts.error_type
+        elif self._facts.aborted and outcome is Outcome.COMPLETED:
+            outcome = Outcome.CANCELLED
         self._outcome = outcome
         self.runtime.open.discard(self)
         if self._process != self.runtime.process:

@@ -3,7 +3,7 @@ kept."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -20,14 +20,16 @@ class ResponseFacts:
     output_tokens: int | None = None
     error_type: str = ""
     """Set when the provider said within the stream that it failed; the client may hand that on as a chunk."""
+    aborted: bool = False
+    """Set when the answer says that someone had the provider stop before its end."""
     step_tokens: list[int | None] | None = None
     """Per recorded step, where the provider tells."""
     step_logprobs: list[float | None] | None = None
     step_entropies: list[float | None] | None = None
     phase_seconds: dict[str, float] = field(default_factory=dict)
     """Durations of phases that the provider reports (``queue``, ``prefill``, ``decode`` ...)."""
-    piece: str | None = None
-    """Text of the step being read, for the share of repeated tokens only."""
+    piece: Hashable = None
+    """Text or token ids of the step being read, for the share of repeated tokens only; None where unknown."""
     _tokens: int | None = None
     _logprob: float | None = None
     _entropy: float | None = None

@@ -65,7 +65,8 @@ def closing_attributes(facts: ResponseFacts, steps: Sequence[int], start: int) -
         attributes[semconv.STEP_COUNT] = count = len(steps)
         attributes[semconv.RESPONSE_TIME_TO_FIRST_CHUNK] = (steps[0] - start) / 1e9
         if count > 1:
-            attributes[semconv.TIME_PER_OUTPUT_TOKEN] = (steps[-1] - steps[0]) / 1e9 / (count - 1)
+            later = _tokens_after_first(facts.step_tokens, count)
+            attributes[semconv.TIME_PER_OUTPUT_TOKEN] = (steps[-1] - steps[0]) / 1e9 / later
     if facts.response_id:
         attributes[semconv.RESPONSE_ID] = facts.response_id
     if facts.response_model:
@@ -84,3 +85,9 @@ def closing_attributes(facts: ResponseFacts, steps: Sequence[int], start: int) -
             sum((entropy - mean) ** 2 for entropy in entropies) / len(entropies)
         )
     return attributes
+
+
+def _tokens_after_first(step_tokens: Sequence[int | None] | None, steps: int) -> int:
+    """Tokens that came after the first step; one in each step where the provider does not tell."""
+    told = [tokens for tokens in (step_tokens or ())[1:] if tokens]
+    return sum(told) if len(told) == steps - 1 else steps - 1

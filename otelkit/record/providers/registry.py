@@ -21,6 +21,8 @@ _OWN: Final = {
     "transformers.generation.utils": "otelkit.record.providers.transformers:Transformers",
     "google.genai": "otelkit.record.providers.google_genai:GoogleGenAI",
     "anthropic": "otelkit.record.providers.anthropic:Anthropic",
+    "vllm.entrypoints.llm": "otelkit.record.providers.vllm:VLLM",
+    "vllm.v1.engine.async_llm": "otelkit.record.providers.vllm:AsyncVLLM",
 }
 
 
