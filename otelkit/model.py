@@ -190,6 +190,11 @@ def shares_text(shares: tuple[float, float] | None) -> str:
     return "" if shares is None else f"{shares[0]:.2g},{shares[1]:.2g}"
 
 
+def shares_note(shares: tuple[float, float] | None, arrow: str = "->") -> str:
+    """`` (5 % -> 60 % of requests)``, for people; empty for None."""
+    return "" if shares is None else f" ({100 * shares[0]:.0f} % {arrow} {100 * shares[1]:.0f} % of requests)"
+
+
 class Sink(Protocol):
     """Takes what ``record`` produces. Must be quick, must not block and must not raise."""
 

@@ -17,7 +17,7 @@ from otelkit.cli.options import (
     prometheus_option,
     spec_option,
 )
-from otelkit.model import ParameterChange, canonical
+from otelkit.model import ParameterChange, canonical, shares_note
 
 _FORMAT_VERSION = 1
 
@@ -80,6 +80,11 @@ def _as_json(change: ParameterChange) -> dict[str, object]:
     return {"id": change.id, **fields, "source": change.source.value}
 
 
+def _change_text(change: ParameterChange) -> str:
+    values = f"{change.parameter} {canonical(change.old)} -> {canonical(change.new)}"
+    return values + shares_note(change.shares)
+
+
 def _table(changes: Sequence[ParameterChange]) -> str:
     """Columns padded to their widest cell: readable, and still lines that grep and awk can take."""
     rows = [("at", "service", "change", "scope", "source", "workers", "rollout")]
@@ -90,7 +95,7 @@ def _table(changes: Sequence[ParameterChange]) -> str:
             (
                 at.isoformat(sep=" ", timespec="seconds"),
                 change.service,
-                f"{change.parameter} {canonical(change.old)} -> {canonical(change.new)}",
+                _change_text(change),
                 change.scope or "-",
                 change.source.value,
                 str(change.workers),

@@ -8,7 +8,7 @@ from opentelemetry._logs import LogRecord, SeverityNumber, get_logger
 from opentelemetry.util.types import AnyValue
 
 from otelkit import __version__, semconv
-from otelkit.model import ParameterChange, canonical
+from otelkit.model import ParameterChange, canonical, shares_note
 
 
 def emit_change(change: ParameterChange) -> None:
@@ -37,7 +37,8 @@ def emit_change(change: ParameterChange) -> None:
             severity_number=SeverityNumber.INFO,
             severity_text="INFO",
             event_name=semconv.CHANGE_EVENT,
-            body=f"{change.parameter}: {canonical(change.old)} -> {canonical(change.new)}",
+            body=f"{change.parameter}: {canonical(change.old)} -> {canonical(change.new)}"
+            f"{shares_note(change.shares)}",
             attributes=attributes,
         )
     )

@@ -177,5 +177,10 @@ def _change(change: ParameterChange) -> dict[str, Any]:
             line[name] = value
     line |= {"first_seen": change.first_seen, "last_seen": change.last_seen, "source": change.source.value}
     line |= {"workers": change.workers}
-    optional = {"scope": change.scope, "origin": change.origin, "effective_at": change.effective_at}
+    optional = {
+        "scope": change.scope,
+        "origin": change.origin,
+        "effective_at": change.effective_at,
+        "shares": change.shares,
+    }
     return line | {name: value for name, value in optional.items() if value not in ("", None)}

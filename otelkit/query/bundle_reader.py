@@ -124,6 +124,9 @@ def _unix_seconds(value: Any) -> Any:
 _Time = Annotated[float, BeforeValidator(_unix_seconds), Field(allow_inf_nan=False)]
 
 
+_Share = Annotated[float, Field(ge=0, le=1)]
+
+
 class _ChangeLine(BaseModel):
     """One line of ``changes.jsonl``."""
 
@@ -140,6 +143,7 @@ class _ChangeLine(BaseModel):
     workers: int = Field(default=1, ge=1)
     origin: str = ""
     effective_at: _Time | None = None
+    shares: tuple[_Share, _Share] | None = None
 
 
 def _changes(problems: _Problems) -> tuple[ParameterChange, ...]:

@@ -54,6 +54,8 @@ class ChangeDocument(_Part):
     workers: int
     origin: str
     effective_at_unix_seconds: Number
+    shares: tuple[float, float] | None = None
+    """Share (0 to 1) of requests with the new value before and after, where shares shifted; else null."""
 
 
 class FindingDocument(_Part):
@@ -172,6 +174,7 @@ def _change_document(change: ParameterChange) -> ChangeDocument:
         workers=change.workers,
         origin=change.origin,
         effective_at_unix_seconds=change.effective_at,
+        shares=change.shares,
     )
 
 
@@ -238,6 +241,7 @@ def _change(document: ChangeDocument) -> ParameterChange:
         workers=document.workers,
         origin=document.origin,
         effective_at=document.effective_at_unix_seconds,
+        shares=document.shares,
     )
 
 

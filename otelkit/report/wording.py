@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Final
 
 from otelkit.causal.explanation import Explanation, Finding, Interval, Verdict
-from otelkit.model import UNSET, ParameterChange, ParameterValue, canonical
+from otelkit.model import UNSET, ParameterChange, ParameterValue, canonical, shares_note
 
 VALUE_LENGTH: Final = 40
 """Characters of a parameter value that a label shows; the page and JSON carry the whole value."""
@@ -77,9 +77,10 @@ def _reads_as_itself(text: str) -> bool:
 
 
 def change_text(change: ParameterChange, *, arrow: str = "->", length: int | None = VALUE_LENGTH) -> str:
-    """``max_tokens 256 -> 1024``; the scope is not part of it."""
+    """``max_tokens 256 -> 1024``; the scope is not part of it. Where shares shifted, those of the new value
+    follow: ``temperature 0.7 -> 0.9 (5 % -> 60 % of requests)``."""
     old, new = value_text(change.old, length=length), value_text(change.new, length=length)
-    return f"{printable(change.parameter)} {old} {arrow} {new}"
+    return f"{printable(change.parameter)} {old} {arrow} {new}{shares_note(change.shares, arrow)}"
 
 
 def milliseconds(seconds: float | None, *, signed: bool = False, decimals: int | None = None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import log
+from math import log, sqrt
 from typing import Final, NamedTuple
 
 from otelkit.model import ParameterValue
@@ -138,7 +138,7 @@ class Series:
         """Whether one value prevails for certain, so that it may be told to others."""
         total = self._total + self.unapplied + self._width
         settled = self._frequency(self.settled) + self.unapplied
-        return settled / total - total**-0.5 >= 0.5
+        return settled - sqrt(total) >= total / 2
 
     def observe(self, values: Sequence[ParameterValue], times: Sequence[float]) -> Moved | None:
         """Take some requests in order; what they prove, if anything."""
