@@ -2,12 +2,38 @@
 
 Names under ``gen_ai.`` follow the OpenTelemetry GenAI semantic conventions 1.41; the ``otelkit.`` namespace
 is ours, for what no convention covers: token steps, parameter changes, safety settings.
-``OTEL_SEMCONV_STABILITY_OPT_IN`` switches to newer names.
+``OTEL_SEMCONV_STABILITY_OPT_IN`` switches to newer names (``NEWER_NAMES``), once, when this is imported: what
+writes a name and what reads it see the same one where both run with the same value.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+from itertools import pairwise
 from typing import Final
+
+# --- newer names, for those who ask for them ----------------------------------------------------------------
+OPT_IN_VARIABLE: Final = "OTEL_SEMCONV_STABILITY_OPT_IN"
+OPT_IN_LATEST: Final = "gen_ai_latest_experimental"
+"""Among the variable's values, which are separated by commas."""
+NEWER_NAMES: Final[Mapping[str, str]] = {
+    "gen_ai_client_operation_duration_seconds": "gen_ai_client_inference_duration_seconds",
+    "gen_ai_client_operation_time_to_first_chunk_seconds": (
+        "gen_ai_client_inference_time_to_first_chunk_seconds"
+    ),
+    "gen_ai_client_operation_time_per_output_chunk_seconds": (
+        "gen_ai_client_inference_time_per_output_chunk_seconds"
+    ),
+    "otelkit.request.reasoning_effort": "gen_ai.request.reasoning.level",
+}
+"""Name by 1.41, or ours for what 1.41 has none for -> name by the GenAI conventions 0.1.0."""
+_LATEST: Final = OPT_IN_LATEST in map(str.strip, os.environ.get(OPT_IN_VARIABLE, "").split(","))
+
+
+def _named(name: str) -> str:
+    return NEWER_NAMES[name] if _LATEST else name
+
 
 SCOPE: Final = "otelkit"
 """Instrumentation scope name of every span, event and metric."""
@@ -29,6 +55,7 @@ REQUEST_SEED: Final = "gen_ai.request.seed"
 REQUEST_FREQUENCY_PENALTY: Final = "gen_ai.request.frequency_penalty"
 REQUEST_PRESENCE_PENALTY: Final = "gen_ai.request.presence_penalty"
 REQUEST_CHOICE_COUNT: Final = "gen_ai.request.choice.count"
+REQUEST_REASONING_LEVEL: Final = _named("otelkit.request.reasoning_effort")
 RESPONSE_ID: Final = "gen_ai.response.id"
 RESPONSE_MODEL: Final = "gen_ai.response.model"
 RESPONSE_FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
@@ -87,9 +114,9 @@ CONVERSATION_ID: Final = "gen_ai.conversation.id"
 
 # --- Prometheus metrics: names as they stand on the /metrics page, without the suffixes the client library
 # adds
-METRIC_OPERATION_DURATION: Final = "gen_ai_client_operation_duration_seconds"
-METRIC_TIME_TO_FIRST_CHUNK: Final = "gen_ai_client_operation_time_to_first_chunk_seconds"
-METRIC_TIME_PER_OUTPUT_CHUNK: Final = "gen_ai_client_operation_time_per_output_chunk_seconds"
+METRIC_OPERATION_DURATION: Final = _named("gen_ai_client_operation_duration_seconds")
+METRIC_TIME_TO_FIRST_CHUNK: Final = _named("gen_ai_client_operation_time_to_first_chunk_seconds")
+METRIC_TIME_PER_OUTPUT_CHUNK: Final = _named("gen_ai_client_operation_time_per_output_chunk_seconds")
 METRIC_TOKEN_USAGE: Final = "gen_ai_client_token_usage"
 
 METRIC_GENERATIONS_STARTED: Final = "otelkit_generations_started"
@@ -219,7 +246,7 @@ LABEL_CHANGE_ID: Final = "change_id"
 LABEL_REASON: Final = "reason"
 LABEL_STAGE: Final = "stage"
 LABEL_POSITION: Final = "position"
-"""Where in the output a token step lies: ``0001-0016`` and so on, so that text sorts like numbers."""
+"""Where in the output a token step begins, in tokens: one of ``POSITIONS``, whose text sorts like numbers."""
 LABEL_VERDICT: Final = "verdict"
 LABEL_MECHANISM: Final = "mechanism"
 LABEL_ID: Final = "id"
@@ -264,6 +291,19 @@ DURATION_BUCKETS: Final = (
 SLO_FACTORS: Final = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0)
 """Bounds added around each latency objective, as multiples of it."""
 TOKEN_BUCKETS: Final = tuple(float(4**n) for n in range(14))
+
+# --- bucket bounds (ours) -----------------------------------------------------------------------------------
+ENTROPY_BUCKETS: Final = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0)
+"""Nats. Twenty alternatives, the most that providers return, have 3.0 at most."""
+RATIO_BUCKETS: Final = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
+
+# --- values of ``LABEL_POSITION`` ---------------------------------------------------------------------------
+POSITION_BOUNDS: Final = (16, 64, 256, 1024, 4096)
+"""The last token of each position but the open one at the end."""
+POSITIONS: Final = (
+    *(f"{last + 1:04}-{bound:04}" for last, bound in pairwise((0, *POSITION_BOUNDS))),
+    f"{POSITION_BOUNDS[-1] + 1:04}+",
+)
 
 # --- recorded series ----------------------------------------------------------------------------------------
 RECORDED_P99: Final = "service:p99_latency_seconds:quantile"

@@ -20,6 +20,7 @@ _ATTRIBUTE_OF: Final[Mapping[str, str]] = {
     "frequency_penalty": semconv.REQUEST_FREQUENCY_PENALTY,
     "presence_penalty": semconv.REQUEST_PRESENCE_PENALTY,
     "choice.count": semconv.REQUEST_CHOICE_COUNT,
+    "reasoning_effort": semconv.REQUEST_REASONING_LEVEL,
 }
 """Parameters for which the convention has an attribute; the rest go under ``otelkit.request.``."""
 _MAX_TEXT: Final = 1024
