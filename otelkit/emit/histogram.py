@@ -6,11 +6,15 @@ import math
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from typing import Final
 
 from prometheus_client import Histogram
 from prometheus_client.samples import Exemplar
 
 from otelkit import semconv
+
+NANOSECONDS: Final = 1_000_000_000
+"""In a second."""
 
 
 class BulkHistogram(Histogram):
@@ -25,8 +29,8 @@ class BulkHistogram(Histogram):
         super()._metric_init()
         self._bounds_in: dict[int, list[int | float]] = {}
 
-    def add(self, values: Sequence[int], per_unit: int = 1, exemplar: dict[str, str] | None = None) -> None:
-        """Count ``values``, whole numbers in any order.
+    def add(self, values: Sequence[float], per_unit: int = 1, exemplar: dict[str, str] | None = None) -> None:
+        """Count ``values``, in any order; whole numbers are quickest.
 
         Args:
             per_unit: how many of the values' units make one of the histogram's: 10**9 for nanoseconds in a

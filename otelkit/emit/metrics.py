@@ -10,10 +10,10 @@ from typing import Final
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
 
 from otelkit import semconv
-from otelkit.emit.histogram import BulkHistogram, duration_bounds
+from otelkit.emit.histogram import NANOSECONDS, BulkHistogram, duration_bounds
+from otelkit.emit.output_metrics import OutputMetrics
 from otelkit.model import MAX_LABEL_TEXT, CallSite, Generation, ParameterChange, label_text, shares_text
 
-NANOSECONDS: Final = 1_000_000_000
 MAX_CHANGES: Final = 256
 MAX_ERROR_TYPES: Final = 50
 MAX_CACHED_CALL_SITES: Final = 4_096
@@ -110,6 +110,7 @@ class GenerationMetrics:
             (*_CALL_LABELS, semconv.LABEL_TOKEN_TYPE),
             semconv.TOKEN_BUCKETS,
         )
+        self._outputs = OutputMetrics(registry)
         self._change_count = Counter(
             semconv.METRIC_PARAMETER_CHANGES,
             "Parameter changes.",
@@ -156,11 +157,12 @@ class GenerationMetrics:
         if steps and generation.streamed:
             series.first_chunk.add((max(0, steps[0] - generation.start_ns),), NANOSECONDS, exemplar)
             gaps = list(map(operator.sub, steps[1:], steps))
-            series.per_chunk.add(gaps, NANOSECONDS, exemplar)
+            series.per_chunk.add(self._outputs.paced(generation, gaps), NANOSECONDS, exemplar)
         if generation.input_tokens is not None:
             series.input_tokens.add((generation.input_tokens,), 1, exemplar)
         if generation.output_tokens is not None:
             series.output_tokens.add((generation.output_tokens,), 1, exemplar)
+        self._outputs.ended(generation, exemplar)
 
     def lost(self, service: str) -> None:
         """A call has ended of which nothing else is known: it is no longer in flight."""
@@ -196,6 +198,7 @@ class GenerationMetrics:
 
     def unregister(self) -> None:
         """Take the metrics off the registry, so that they can be registered again."""
+        self._outputs.unregister()
         for collector in (
             self._started,
             self._in_flight,
@@ -214,6 +217,7 @@ class GenerationMetrics:
         if not self._multiprocess:
             self._in_flight.clear()
         self._series.clear()
+        self._outputs.after_fork()
 
     def _exemplar(self, generation: Generation) -> dict[str, str] | None:
         span = generation.span

@@ -14,15 +14,18 @@ BUFFER_FULL: Final = "buffer_full"
 EXPORT_FAILED: Final = "export_failed"
 REJECTED: Final = "rejected_by_collector"
 SHUT_DOWN: Final = "shut_down"
+_DROPPED: Final = (BUFFER_FULL, EXPORT_FAILED, REJECTED, SHUT_DOWN)
 
 # Reasons for which, on purpose, a step has no span.
 NOT_SAMPLED: Final = "parent_not_sampled"
 RATE: Final = "over_rate"
 GENERATION_LIMIT: Final = "over_generation_limit"
+_NOT_SELECTED: Final = (NOT_SAMPLED, RATE, GENERATION_LIMIT)
 
 # Reasons for which a finished generation reaches no metric.
 QUEUE_FULL: Final = "queue_full"
 FAULT: Final = "fault"
+_LOST: Final = (QUEUE_FULL, FAULT)
 
 # Stages whose CPU time is counted.
 STAGE_BUILD: Final = "build"
@@ -95,9 +98,16 @@ class SelfMetrics:
             registry=registry,
             multiprocess_mode="livesum",
         )
-        # Present from the start at zero, so that a rate over them is defined.
+        # Present from the start at zero: a rate needs two points, and would not see a series' first increase.
         for counter in (self._written, self._delivered, self._failures):
             counter.labels(service)
+        for counter, reasons in (
+            (self._dropped, _DROPPED),
+            (self._not_selected, _NOT_SELECTED),
+            (self._lost, _LOST),
+        ):
+            for reason in reasons:
+                counter.labels(service, reason)
         if pending is not None:
             self._depth.labels(service).set_function(pending)
 

@@ -1,0 +1,122 @@
+"""What the /metrics page says of the outputs themselves: pace by position, entropy, repetition."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from prometheus_client import CollectorRegistry
+
+from otelkit import semconv
+from otelkit.emit.histogram import NANOSECONDS, BulkHistogram
+from otelkit.model import Generation
+
+
+@dataclass(slots=True)
+class _Series:
+    """The series of one service, each made at its first value: a service whose provider returns no
+    alternatives then has no entropy, rather than one of nothing."""
+
+    by_position: list[BulkHistogram] = field(default_factory=list)
+    """In the order of ``semconv.POSITIONS``; an output reaches a position only through those before it."""
+    entropy: BulkHistogram | None = None
+    repeated: BulkHistogram | None = None
+
+
+class OutputMetrics:
+    """Histograms by service, each updated once for a whole output; for the background thread alone."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self._series: dict[str, _Series] = {}
+        self._steps = BulkHistogram(
+            semconv.METRIC_TOKEN_STEP,
+            "Seconds between one token step and the next, by position in the output.",
+            (semconv.LABEL_SERVICE, semconv.LABEL_POSITION),
+            buckets=semconv.DURATION_BUCKETS,
+            registry=registry,
+        )
+        self._entropy = BulkHistogram(
+            semconv.METRIC_OUTPUT_ENTROPY,
+            "Mean entropy of a call's token steps, nats.",
+            (semconv.LABEL_SERVICE,),
+            buckets=semconv.ENTROPY_BUCKETS,
+            registry=registry,
+        )
+        self._repeated = BulkHistogram(
+            semconv.METRIC_REPEATED_TOKENS,
+            "Share of a call's output tokens that repeat one of the tokens before them.",
+            (semconv.LABEL_SERVICE,),
+            buckets=semconv.RATIO_BUCKETS,
+            registry=registry,
+        )
+
+    def paced(self, generation: Generation, gaps: list[int]) -> list[int]:
+        """Count the time between token steps by position.
+
+        Args:
+            gaps: nanoseconds between each step and the next.
+
+        Returns:
+            The gaps as a few ascending runs: quick to sort for whoever counts them once more.
+        """
+        if not gaps:
+            return gaps
+        service = generation.call_site.service
+        known = self._of(service).by_position
+        runs: list[int] = []
+        begin = 0
+        for position, end in enumerate(_ends(generation.step_tokens, len(gaps))):
+            if position == len(known):
+                known.append(self._steps.labels(service, semconv.POSITIONS[position]))
+            run = sorted(gaps[begin:end])
+            known[position].add(run, NANOSECONDS)
+            runs += run
+            begin = end
+        return runs
+
+    def ended(self, generation: Generation, exemplar: dict[str, str] | None) -> None:
+        """Count a call's mean entropy and its share of repeated tokens, where known."""
+        service = generation.call_site.service
+        entropies = [entropy for entropy in generation.step_entropies or () if entropy is not None]
+        if entropies:
+            series = self._of(service)
+            histogram = series.entropy = series.entropy or self._entropy.labels(service)
+            histogram.add((sum(entropies) / len(entropies),), exemplar=exemplar)
+        if generation.repeated_token_share is not None:
+            series = self._of(service)
+            histogram = series.repeated = series.repeated or self._repeated.labels(service)
+            histogram.add((generation.repeated_token_share,), exemplar=exemplar)
+
+    def after_fork(self) -> None:
+        """In the child: series are looked up anew, as files shared between processes start anew."""
+        self._series.clear()
+
+    def unregister(self) -> None:
+        """Take the metrics off the registry, so that they can be registered again."""
+        for collector in (self._steps, self._entropy, self._repeated):
+            self._registry.unregister(collector)
+
+    def _of(self, service: str) -> _Series:
+        series = self._series.get(service)
+        if series is None:
+            series = self._series[service] = _Series()
+        return series
+
+
+def _ends(step_tokens: Sequence[int | None] | None, count: int) -> Iterable[int]:
+    """Where in ``count`` gaps each position ends, for the positions that the output reaches.
+
+    The gap at index i is that of step i + 1, whose position is that of its first token. A step whose tokens
+    the provider does not tell counts as one.
+    """
+    before = None if step_tokens is None else list(accumulate(tokens or 1 for tokens in step_tokens))
+    end = 0
+    for bound in semconv.POSITION_BOUNDS:
+        end = min(count, bound - 1 if before is None else bisect_left(before, bound))
+        yield end
+        if end == count:
+            return
+    yield count
