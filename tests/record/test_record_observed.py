@@ -104,6 +104,102 @@ def test_lists_compare_by_content() -> None:
     ]
 
 
+@pytest.mark.parametrize(("old", "new"), [(True, 1), (0, False), ([0], [False]), ({"a": 1.0}, {"a": True})])
+@pytest.mark.parametrize("varied", [False, True])
+def test_truth_is_no_number(old: Any, new: Any, varied: bool) -> None:
+    """Broken: a switch that was a number and is now a truth value, or back, counts as the same."""
+    rng = random.Random(1)
+
+    def parameters(number: int) -> Parameters:
+        other = {"temperature": rng.choice([0.2, 0.9])} if varied else {}
+        return {"echo": old if number < 300 else new, **other}
+
+    ((proved, change),) = detect(400, parameters)
+    assert (repr(change.old), repr(change.new)) == (repr(old), repr(new))
+    assert change.first_seen == 300 and proved <= 320
+
+
+def test_one_is_one_point_zero() -> None:
+    """Broken: clients that write 1 as 1.0 look like a change."""
+    assert detect(400, lambda n: {"temperature": 1 if n < 200 else 1.0}) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(("before", "after"), [(0.0, 0.5), (0.05, 0.6), (0.9, 0.4)])
+def test_a_shift_of_shares_is_reported_with_both(before: float, after: float, seed: int) -> None:
+    """Broken: an A/B split that begins, or a share that grows, goes unseen or reads like a full move."""
+    rng = random.Random(seed)
+    ((proved, change),) = detect(
+        700, lambda n: {"temperature": 0.9 if rng.random() < (before if n < 400 else after) else 0.7}
+    )
+    values, shares = (0.7, 0.9), (before, after)
+    if before > after:
+        values, shares = (0.9, 0.7), (1 - before, 1 - after)
+    assert (change.old, change.new) == values
+    assert change.shares is not None
+    assert change.shares == (pytest.approx(shares[0], abs=0.1), pytest.approx(shares[1], abs=0.2))
+    assert 360 <= change.first_seen <= 440
+    assert proved <= 520
+
+
+def test_a_full_move_has_no_shares() -> None:
+    """Broken: a plain change reads like a shift."""
+    ((_, change),) = detect(200, lambda n: {"temperature": 0.7 if n < 100 else 0.9})
+    assert change.shares is None
+
+
+def sessions(rng: random.Random, at_a_time: int, requests: int) -> list[Parameters]:
+    """Requests of sessions of a dozen each that keep their user's value; they begin at different moments."""
+    chosen = [rng.choice([256, 256, 512, 1024]) for _ in range(requests)]
+    slots = [rng.randrange(at_a_time) for _ in range(requests)]
+    length = 12 * at_a_time
+    return [
+        {"max_tokens": chosen[(number + 12 * slot) // length * at_a_time + slot]}
+        for number, slot in enumerate(slots)
+    ]
+
+
+def test_sessions_beside_each_other_are_no_change() -> None:
+    """Broken: users with settings of their own, who come and go, look like changes."""
+    found = [
+        change
+        for seed in range(20)
+        for change in detect(600, sessions(random.Random(seed), 8, 600).__getitem__)
+    ]
+    assert len(found) <= 1
+
+
+def test_sessions_one_after_the_other_are_learnt() -> None:
+    """Broken: a worker that serves one user after the other reports each as a change, forever."""
+    for seed in range(10):
+        requests = sessions(random.Random(seed), 1, 2400)
+        found = [number for number, _ in detect(len(requests), requests.__getitem__)]
+        assert len(found) <= 2 and all(number < 720 for number in found)
+
+
+def test_settled_values_are_told() -> None:
+    """Broken: a page can't show what a process uses, and no change that came with a new process is found."""
+    detector = ChangeDetector()
+    rng = random.Random(2)
+
+    def told() -> dict[str, tuple[Any, bool, float]]:
+        return {
+            one.parameter: (one.value, one.is_clear, one.since)
+            for one in detector.settled_values()
+            if one.service == "chat" and one.scope == "app.py:reply"
+        }
+
+    for number in range(300):
+        parameters = {"max_tokens": 256 if number < 200 else 512, "temperature": rng.choice([0.2, 0.9])}
+        detector.observe(SITE, parameters, float(number))
+        if number == 4:
+            assert told() == {}
+        if number == 150:
+            assert told()["max_tokens"] == (256, True, 0.0)
+    assert told()["max_tokens"] == (512, True, 200.0)
+    assert not told()["temperature"][1]
+
+
 def test_call_sites_settle_apart() -> None:
     """Broken: two places that call with different values look like one that keeps changing."""
     detector = ChangeDetector()

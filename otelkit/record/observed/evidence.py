@@ -14,7 +14,7 @@ BLOCK: Final = 24
 """Requests whose share of the settled value is one sample of the scatter."""
 _PRIOR_INFLATION: Final = 8.0
 """Scatter assumed for a mixture of values that nothing is known of: sessions of about a dozen requests."""
-_PRIOR_BLOCKS: Final = 3.0
+_PRIOR_BLOCKS: Final = 4.0
 """How many blocks that assumption is worth."""
 _MIXED: Final = 0.3
 """Share of other values from which a regime counts as a mixture in full."""

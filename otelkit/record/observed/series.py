@@ -35,6 +35,8 @@ _HOLD: Final = 0.3
 """Least share of requests that a new value must have."""
 _GONE: Final = 0.15
 """Most share that the old value keeps where the settled value has moved; it is a shift of shares beyond."""
+_SURELY_GONE: Final = 32
+"""Requests from which the share that is left of the old value is known well enough."""
 _RARE: Final = 0.2
 """Most share that the new value had where the settled value has moved."""
 _GAIN: Final = 0.3
@@ -75,6 +77,14 @@ class _Split:
     new: int
     size: int
     shift: bool
+
+
+def _is_gone(old: int, size: int, *, seen_before: bool) -> bool:
+    """Whether the old value is gone from the newest ``size`` requests, and not missing by chance: where both
+    values are in use, it may well be for some in a row."""
+    if old:
+        return size >= _SURELY_GONE and old <= _GONE * size
+    return size >= LASTING or not seen_before
 
 
 class Series:
@@ -279,7 +289,11 @@ class Series:
             if after_new < MIN_NEW or left < MIN_OLD or after_new < _HOLD * size:
                 continue
             before_new, before_old = all_new - after_new, all_old - after_old
-            moved = after_old <= _GONE * size and before_old >= _RULE * left and before_new <= _RARE * left
+            moved = (
+                _is_gone(after_old, size, seen_before=before_new > 0)
+                and before_old >= _RULE * left
+                and before_new <= _RARE * left
+            )
             if not moved and (
                 size < _SHIFT
                 or after_new / size - before_new / left < _GAIN
@@ -348,7 +362,10 @@ class Series:
         chunks = list(self._chunks)
         first = split.index
         if not split.shift:
-            while first > 0 and (old not in (counts := chunks[first - 1].counts) or new in counts):
+            unseen = new not in self._regime
+            while first > 0 and (
+                old not in (counts := chunks[first - 1].counts) or (unseen and new in counts)
+            ):
                 first -= 1
         return min(
             at

@@ -1,0 +1,95 @@
+"""Changes that only the fleet as a whole shows, and reports that the rest of the fleet contradicts."""
+
+from __future__ import annotations
+
+from otelkit import semconv
+from otelkit.model import ParameterChange
+from otelkit.query.fleet import Settled
+from otelkit.query.merge import Report, merge_reports
+
+END = 5_000.0
+
+
+def labels(**other: str) -> dict[str, str]:
+    return {"service": "chat", "scope": "m", "parameter": "max_tokens", **other}
+
+
+def settled(process: str, value: str, since: float, until: float = END, scope: str = "m") -> Settled:
+    return Settled(("job", process, ""), labels(value=value, scope=scope), since, until)
+
+
+def report(process: str, at: float, old: str = "8", new: str = "24", shares: str = "") -> Report:
+    step = labels(old=old, new=new, source="observed", shares=shares)
+    return Report(("job", process, ""), step, at)
+
+
+def steps(changes: tuple[ParameterChange, ...]) -> list[tuple[object, object]]:
+    return [(change.old, change.new) for change in changes]
+
+
+def deploy(workers: int, old: str, new: str) -> list[Settled]:
+    """Every process is replaced by another, 10 s after the one before it."""
+    moments = [1_000.0 + 10 * worker for worker in range(workers)]
+    return [
+        one
+        for worker, at in enumerate(moments)
+        for one in (settled(f"old{worker}", old, 10 + worker, at - 3), settled(f"new{worker}", new, at))
+    ]
+
+
+def test_a_deploy_with_a_new_value_is_a_change() -> None:
+    """Broken: the usual way to change a parameter, a deploy, goes unseen: no process saw both values."""
+    for workers in (1, 2, 5, 40):
+        (change,) = merge_reports([], deploy(workers, "256", "1024"))
+        assert (change.service, change.scope, change.parameter) == ("chat", "m", "max_tokens")
+        assert (change.old, change.new) == (256, 1024)
+        assert 0.9 * workers <= change.workers <= workers
+        assert change.first_seen == 1_000.0
+        assert change.last_seen >= 1_000.0 + 10 * 0.9 * (workers - 1)
+
+
+def test_a_deploy_with_the_same_values_is_none() -> None:
+    """Broken: every deploy is a change; or one is, where requests vary the parameter."""
+    assert merge_reports([], deploy(8, "256", "256")) == ()
+    assert merge_reports([], deploy(8, semconv.VARIES, semconv.VARIES)) == ()
+    assert merge_reports([], deploy(8, "256", semconv.VARIES)) == ()
+
+
+def test_a_fleet_that_starts_up_changes_nothing() -> None:
+    """Broken: the first of several processes that each use another value counts as what was before."""
+    mixed = [settled(f"w{number}", "256" if number % 3 else "512", 10.0 + number / 10) for number in range(9)]
+    assert merge_reports([], mixed) == ()
+
+
+def test_a_reported_rollout_is_not_found_again() -> None:
+    """Broken: a reload that processes report themselves is listed twice, once more by the fleet's values."""
+    fleet = [settled(f"w{n}", "8", 10, 999 + n) for n in range(6)]
+    fleet += [settled(f"w{n}", "24", 1_000 + n) for n in range(6)]
+    (change,) = merge_reports([report(f"w{n}", 1_000 + n) for n in range(4)], fleet)
+    assert (change.first_seen, change.last_seen, change.workers) == (1_000, 1_005, 6)
+
+
+def test_a_report_that_the_fleet_contradicts_is_left_out() -> None:
+    """Broken: each of many workers that serve one user after the other lists a change of its own."""
+    vary = [settled(f"w{n}", semconv.VARIES, 100) for n in range(7)]
+    assert merge_reports([report("w7", 1_000), report("w3", 1_100, "24", "8")], vary) == ()
+
+
+def test_a_canary_is_a_change() -> None:
+    """Broken: one process of many that is tried with a new value is taken for variation."""
+    steady = [settled(f"w{n}", "8", 10) for n in range(7)]
+    assert steps(merge_reports([report("w7", 1_000)], steady)) == [(8, 24)]
+
+
+def test_a_slow_rollout_is_one_change() -> None:
+    """Broken: a rollout over ten minutes by two processes is two changes."""
+    (change,) = merge_reports([report("a", 1_000), report("b", 1_590)])
+    assert (change.last_seen, change.workers) == (1_590, 2)
+
+
+def test_shares_are_merged() -> None:
+    """Broken: the shares that processes saw are lost, or a split that goes on to all is two changes."""
+    (change,) = merge_reports([report("a", 1_000, shares="0.04,0.5"), report("b", 1_001, shares="0.06,0.6")])
+    assert change.shares == (0.05, 0.55)
+    (change,) = merge_reports([report("a", 1_000, shares="0,0.4"), report("a", 1_100)])
+    assert (change.shares, change.workers, change.first_seen) == (None, 1, 1_000)
