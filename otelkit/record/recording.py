@@ -149,8 +149,15 @@ class Recording:
 
     def active(self) -> ActiveSpan:
         """Makes the span current while the request is sent; never held across a yield to the user."""
+        return ActiveSpan(self._active_context())
+
+    def sending(self) -> SendingRequest:
+        """The same, where an error while the request is sent is the end of the generation."""
+        return SendingRequest(self._active_context(), self)
+
+    def _active_context(self) -> Context | None:
         own = not self._joined and self._span.get_span_context().is_valid
-        return ActiveSpan(trace.set_span_in_context(self._span) if own else None)
+        return trace.set_span_in_context(self._span) if own else None
 
     # --- while it runs --------------------------------------------------------------------------------------
     def observe(self, chunk: Any) -> None:
@@ -332,3 +339,20 @@ class ActiveSpan:
         # dies with it.
         if self._context is not None and kind is not GeneratorExit:
             otel_context.detach(self._token)
+
+
+class SendingRequest(ActiveSpan):
+    """Also tells the recording of an error, which goes on to the caller."""
+
+    __slots__ = ("_recording",)
+
+    def __init__(self, context: Context | None, recording: Recording) -> None:
+        super().__init__(context)
+        self._recording = recording
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        if error is not None:
+            self._recording.failed(error)

@@ -98,12 +98,8 @@ def _call(original: Any, begin: Begin) -> Any:
         recording = begin(models, arguments, False)
         if recording is None:
             return original(models, **arguments)
-        try:
-            with recording.active():
-                response = original(models, **arguments)
-        except BaseException as error:
-            recording.failed(error)
-            raise
+        with recording.sending():
+            response = original(models, **arguments)
         recording.answered(response)
         return response
 
@@ -115,12 +111,8 @@ def _call_async(original: Any, begin: Begin) -> Any:
         recording = begin(models, arguments, False)
         if recording is None:
             return await original(models, **arguments)
-        try:
-            with recording.active():
-                response = await original(models, **arguments)
-        except BaseException as error:
-            recording.failed(error)
-            raise
+        with recording.sending():
+            response = await original(models, **arguments)
         recording.answered(response)
         return response
 
@@ -154,12 +146,8 @@ def _stream_async(original: Any, begin: Begin) -> Any:
         recording = begin(models, arguments, True)
         if recording is None:
             return await original(models, **arguments)
-        try:
-            with recording.active():
-                inner = await original(models, **arguments)
-        except BaseException as error:
-            recording.failed(error)
-            raise
+        with recording.sending():
+            inner = await original(models, **arguments)
         return WatchedAsyncIterator(inner, recording)
 
     return generate_content_stream

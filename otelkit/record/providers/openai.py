@@ -42,7 +42,16 @@ def _note_response(response: Any, facts: ResponseFacts) -> None:
                 facts.phase_seconds[phase] = timings[name] / 1e3
 
 
-class ChatReader:
+class _ChoicesReader:
+    """What both have in common: answers are lists of choices."""
+
+    def response(self, response: Any, facts: ResponseFacts) -> None:
+        _note_response(response, facts)
+        for choice in getattr(response, "choices", None) or ():
+            facts.finished(getattr(choice, "finish_reason", None))
+
+
+class ChatReader(_ChoicesReader):
     """Reads ``chat.completion.chunk`` and ``chat.completion`` objects."""
 
     def __init__(self, body: Mapping[str, Any]) -> None:
@@ -66,13 +75,8 @@ class ChatReader:
                     note_token_scores(scores, facts)
         return step
 
-    def response(self, response: Any, facts: ResponseFacts) -> None:
-        _note_response(response, facts)
-        for choice in getattr(response, "choices", None) or ():
-            facts.finished(getattr(choice, "finish_reason", None))
 
-
-class CompletionReader:
+class CompletionReader(_ChoicesReader):
     """Reads ``text_completion`` objects, streamed or not."""
 
     def __init__(self, body: Mapping[str, Any]) -> None:
@@ -90,11 +94,6 @@ class CompletionReader:
                 step, facts.piece = True, text
                 note_completion_scores(getattr(choice, "logprobs", None), facts)
         return step
-
-    def response(self, response: Any, facts: ResponseFacts) -> None:
-        _note_response(response, facts)
-        for choice in getattr(response, "choices", None) or ():
-            facts.finished(getattr(choice, "finish_reason", None))
 
 
 _NAMES: Final = {"max_completion_tokens": "max_tokens", "stop": "stop_sequences", "n": "choice.count"}

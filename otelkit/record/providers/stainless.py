@@ -75,12 +75,8 @@ class Stainless:
             recording = self._begin(get_runtime(), client, args, kwargs)
             if recording is None:
                 return original(client, *args, **kwargs)
-            try:
-                with recording.active():
-                    result = original(client, *args, **kwargs)
-            except BaseException as error:
-                recording.failed(error)
-                raise
+            with recording.sending():
+                result = original(client, *args, **kwargs)
             _attach(recording, result)
             return result
 
@@ -91,12 +87,8 @@ class Stainless:
             recording = self._begin(get_runtime(), client, args, kwargs)
             if recording is None:
                 return await original(client, *args, **kwargs)
-            try:
-                with recording.active():
-                    result = await original(client, *args, **kwargs)
-            except BaseException as error:
-                recording.failed(error)
-                raise
+            with recording.sending():
+                result = await original(client, *args, **kwargs)
             _attach(recording, result)
             return result
 

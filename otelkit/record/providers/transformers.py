@@ -71,12 +71,8 @@ def _generate(original: Any, get_runtime: GetRuntime) -> Any:
         recording = _begin(get_runtime(), model, args, kwargs)
         if recording is None:
             return original(model, *args, **kwargs)
-        try:
-            with recording.active():
-                result = original(model, *args, **{**kwargs, "stopping_criteria": _timed(recording, kwargs)})
-        except BaseException as error:
-            recording.failed(error)
-            raise
+        with recording.sending():
+            result = original(model, *args, **{**kwargs, "stopping_criteria": _timed(recording, kwargs)})
         recording.answered(result)
         return result
 
