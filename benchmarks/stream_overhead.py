@@ -1,15 +1,16 @@
 """CPU time that instrumentation adds to each streamed chunk of the openai client, for otelkit and its peers.
 
     python benchmarks/stream_overhead.py [--peers openllmetry ...] [--traces-only] [--restarts 3]
-                                         [--rounds 4] [--chunks 100 400]
+                                         [--rounds 2] [--chunks 100 400]
 
 The client reads the same chat completions from a mocked transport, bare and instrumented, in two processes of
 one virtual environment. They take turns every 400 chunks, since the client alone needs fifty times more than
 what is looked for, and a busy machine is not equally fast for long. A turn's CPU time (``time.process_time``:
 all threads) reaches from the end of the process's turn before; after ten turns all that waits is delivered,
-and the CPU time of that counted too. What is added per chunk is the median difference of two turns, and the
-median of a delivery spread over its chunks. The processes of all ways live side by side and every round goes
-through all of them; after some rounds all are started anew, as two processes are never laid out alike.
+and the CPU time of that counted too. All are kept on one processor. What is added per chunk is the median
+difference of two turns, and the median of a delivery spread over its chunks. The processes of all ways live
+side by side and every round goes through all of them; after some rounds all are started anew, as two
+processes are never laid out alike.
 
 All do the same work: spans go to a collector in another process, which counts what arrives; metrics are kept
 in memory and read by nobody; texts are not recorded. otelkit looks for parameter changes and sends a span for
@@ -18,8 +19,8 @@ every token besides. ``--traces-only`` spares peers the metrics, but not otelkit
 Peers are installed by pip into virtual environments under ``.cache``, each with the newest openai that it
 accepts; one that can't be installed, or delivers nothing, is named in ``skipped``.
 
-What a stream costs whatever its length is spread over its chunks, so two lengths are measured, and the goal
-counts at each. ``per_further_chunk_ns`` tells what a chunk alone adds.
+What a stream costs whatever its length, above all its own span by the SDK, is spread over its chunks, so two
+lengths are measured, and the goal counts at each. ``per_further_chunk_ns`` tells what a chunk alone adds.
 
 Progress goes to stderr. The last line on stdout is one JSON object; ``bars`` has the goals and whether they
 were met.
@@ -459,7 +460,7 @@ def main() -> None:
     parser.add_argument("--peers", choices=PEERS, nargs="*", default=list(PEERS))
     parser.add_argument("--traces-only", action="store_true", help="let peers keep no metrics")
     parser.add_argument("--restarts", type=int, default=3, help="times that all processes are started")
-    parser.add_argument("--rounds", type=int, default=4, help="after each start")
+    parser.add_argument("--rounds", type=int, default=2, help="after each start")
     parser.add_argument(
         "--chunks", type=int, nargs="+", default=LENGTHS, help="lengths of a stream, 3 or more"
     )
