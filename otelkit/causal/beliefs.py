@@ -16,7 +16,7 @@ FAVOUR: Final = 5.0
 WORDS: Final = (
     (
         r"max_.*tokens|max_(new|output)|output|length|stop|temperature|top_[pk]|penalty|min_p",
-        ("output_length",),
+        ("output_length", "more_tokens"),
     ),
     (r"model|quant|dtype|precision|speculat|draft|gpu|engine|kernel|decode", ("time_per_token",)),
     (

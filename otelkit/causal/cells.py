@@ -47,6 +47,10 @@ class Cells:
     counts: FloatArray | None
     """Calls by latency bucket in each cell, shape (N, B); None when the source has none."""
 
+    def time_of(self, place: float) -> float:
+        """Unix seconds of a place on the grid."""
+        return float(self.times[0]) + (place - 1) * self.seconds
+
 
 def regular(panel: Panel) -> tuple[FloatArray, list[int], int]:
     """Put time stamps that may be unsorted, doubled or missing on a full grid.

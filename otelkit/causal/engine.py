@@ -72,7 +72,7 @@ class Judged:
     @property
     def onset(self) -> float:
         """Unix seconds at which the effect is first seen."""
-        return float(self.cells.times[0]) + (self.claim.onset - 1) * self.cells.seconds
+        return self.cells.time_of(self.claim.onset)
 
 
 def explain(
@@ -105,13 +105,18 @@ def explain(
             if not summary.inside(change, prepared.cells):
                 findings[id(change)] = summary.outside(change, prepared.cells)
     q_values = verdicts.false_discovery_rates([one.p_value for one in judged])
+    decided = []
     for one, q in zip(judged, q_values, strict=True):
         calls = summary.calls_around(one.cells, one.group.place, credit.AROUND_SECONDS)
-        verdict, reason = verdicts.decide(
-            one.rivals, one.group, one.claim, one.effect, q, one.beside, calls, margin
+        decided.append(
+            verdicts.decide(one.rivals, one.group, one.claim, one.effect, q, one.beside, calls, margin)
         )
+    onsets = [
+        one.onset for one, (verdict, _) in zip(judged, decided, strict=True) if verdict is Verdict.CAUSAL
+    ]
+    for one, (verdict, reason), q in zip(judged, decided, q_values, strict=True):
         for change in one.group.changes:
-            findings[id(change)] = _finding(change, one, verdict, reason, q)
+            findings[id(change)] = _finding(change, one, verdict, reason, q, onsets)
     return summary.explanation(panel, service, [findings[id(change)] for change in own], judged)
 
 
@@ -251,10 +256,21 @@ def judge_window(prepared: Prepared) -> list[Judged]:
     return result
 
 
-def _finding(change: ParameterChange, one: Judged, verdict: Verdict, reason: str, q: float) -> Finding:
+def _finding(
+    change: ParameterChange,
+    one: Judged,
+    verdict: Verdict,
+    reason: str,
+    q: float,
+    onsets: Sequence[float],
+) -> Finding:
+    """The finding of one change; ``onsets`` (Unix seconds) are those of all causal changes: P99 after this
+    change is read until the next of them, or seconds would be shares of what others did."""
     log_effect = (one.effect.mean, *one.effect.interval)
     ratio = Interval(*(float(np.expm1(v)) for v in log_effect))
-    level = summary.p99_after(one.cells, one.group.place, fitting.WIDTH_SECONDS)
+    seen_from = one.cells.time_of(one.group.place)
+    later = [t for t in onsets if t > max(seen_from, one.onset) + one.cells.seconds]
+    level = summary.p99_between(one.cells, seen_from, min([seen_from + fitting.WIDTH_SECONDS, *later]))
     seconds = None
     placebos: FloatArray | None = None
     if np.isfinite(level):

@@ -83,7 +83,7 @@ def _jumps(
         ratio = Interval(*(float(np.expm1(v)) for v in log_effect))
         level = summary.p99_after(cells, step.place, LOOK_BACK_SECONDS)
         without = level / np.exp(effect.mean) if np.isfinite(level) else float("nan")
-        seen = float(cells.times[0]) + (step.place - 1) * cells.seconds
+        seen = cells.time_of(step.place)
         at = seen - prepared.delay
         ranked, unexplained = _rank(panel, service, changes, at, prepared.delay, cells.seconds)
         seconds = Interval(*(float(without * r) for r in (ratio.value, ratio.low, ratio.high)))

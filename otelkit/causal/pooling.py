@@ -20,6 +20,7 @@ from otelkit.query.panel import FloatArray
 
 RELATIVE: Final[Mapping[str, float]] = {
     "output_length": 1.0,
+    "more_tokens": 1.0,
     "time_per_token": 1.0,
     "first_token": 1.0,
     "queueing": 1.0,
@@ -125,6 +126,15 @@ def model(
             columns[path] = [
                 1.0 - first_shares[c] if c in levels else float(c == component) for c in channels
             ]
+    if "output_tokens" in components:
+        # As many tokens more for every call, long or not (a cap that all reach): the same seconds everywhere.
+        middle = next(iter(levels))
+        columns["more_tokens"] = [
+            (1.0 - first_shares[middle]) * first_shares[c] / first_shares[middle]
+            if c in levels
+            else float(c == "output_tokens")
+            for c in channels
+        ]
     if "time_to_first_chunk" in components:
         # Seconds that every call waits more: less of a long call than of a usual one.
         usual = max(next(iter(first_shares.values())), 1e-3)

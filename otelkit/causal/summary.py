@@ -25,6 +25,7 @@ METHOD: Final = (
 )
 NAMES: Final = {
     "output_length": "output_length",
+    "more_tokens": "output_length",
     "time_per_token": "time_per_token",
     "first_token": "first_token",
     "queueing": "queueing",
@@ -82,7 +83,7 @@ def p99_between(cells: Cells, since: float, until: float) -> float:
 
 def p99_after(cells: Cells, place: float, seconds: float) -> float:
     """P99 over the ``seconds`` after a place on the grid."""
-    since = float(cells.times[0]) + (place - 1) * cells.seconds
+    since = cells.time_of(place)
     return p99_between(cells, since, since + seconds)
 
 
@@ -188,7 +189,8 @@ def explanation(
     end = float(known.max()) if len(known) else float("nan")
     before = after = moved_at = unexplained = None
     if causal:
-        largest = max(causal, key=lambda one: abs(one.effect.mean))
+        # Whoever asks wants to know of a rise; where there is none, of the largest fall.
+        largest = max(causal, key=lambda one: (one.effect.mean > 0, abs(one.effect.mean)))
         moved_at = largest.onset
         since = max([start, moved_at - 3600.0, *(one.onset for one in causal if one.onset < moved_at)])
         until = min([end, moved_at + 3600.0, *(one.onset for one in causal if one.onset > moved_at)])
