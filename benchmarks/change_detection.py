@@ -24,6 +24,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
@@ -238,12 +239,12 @@ def _deploy(rng: random.Random, workers: int, draw: Draw, new: int) -> Scenario:
 def scenarios() -> Iterator[tuple[str, Callable[[random.Random, int], Scenario]]]:
     """Every kind, by name."""
     for name, draw in VARIATIONS.items():
-        yield f"nothing/{name}", lambda rng, workers, draw=draw: _nothing(rng, workers, draw)
+        yield f"nothing/{name}", partial(_nothing, draw=draw)
         if name not in ("by_user", "sessions", "long_runs"):  # these vary the very parameter that changes
-            yield f"reload/{name}", lambda rng, workers, draw=draw: _step(rng, workers, draw, 40.0)
+            yield f"reload/{name}", partial(_step, draw=draw, rollout_seconds=40.0)
     yield (
         "reload/long_lived",
-        lambda rng, workers: _step(rng, workers, _by_intent, 40.0, before=700, after=60),
+        lambda rng, workers: _step(rng, workers, _by_intent, 40.0, before=700, after=150),
     )
     yield "reload/unset_to_value", lambda rng, workers: _step(rng, workers, _by_intent, 40.0, "top_p")
     yield "reload/zero_to_none", lambda rng, workers: _step(rng, workers, _by_intent, 40.0, "top_k")

@@ -155,14 +155,23 @@ class ChangeDetector:
         changes: list[ParameterChange] = []
         times = [at for _, at in waiting]
         quiet: list[tuple[str, Series]] = []
+        checked = len(waiting) - 1 if site.quiet is not None else 0
         in_doubt, habitual = not known, known
         for name, series in site.series.items():
-            values = [parameters.get(name, UNSET) for parameters, _ in waiting]
-            if series.quiet and all(map(series.is_settled, values)):
-                series.unapplied += len(values)
-                quiet.append((name, series))
-                continue
-            moved = series.observe(values, times)
+            # Of series that were quiet, all but the newest request have been found settled when they came.
+            begin = checked if series.quiet else 0
+            values = [parameters.get(name, UNSET) for parameters, _ in waiting[begin:]]
+            if series.quiet:
+                settled = next(
+                    (n for n, value in enumerate(values) if not series.is_settled(value)), len(values)
+                )
+                begin += settled
+                series.unapplied += begin
+                del values[:settled]
+                if not values:
+                    quiet.append((name, series))
+                    continue
+            moved = series.observe(values, times[begin:])
             if moved is not None:
                 changes.append(
                     ParameterChange(
