@@ -70,7 +70,7 @@ class Explanation:
     findings: tuple[Finding, ...]
     """In order of time."""
     p99_before: float | None = None
-    """Seconds, over the span before the largest rise put down to a change, or the largest fall if none rose."""
+    """Seconds, over the span before the largest rise put down to a change, or the largest fall if none."""
     p99_after: float | None = None
     moved_at: float | None = None
     """Unix seconds of that movement; None when P99 did not move."""
