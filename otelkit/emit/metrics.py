@@ -157,7 +157,8 @@ class GenerationMetrics:
         if steps and generation.streamed:
             series.first_chunk.add((max(0, steps[0] - generation.start_ns),), NANOSECONDS, exemplar)
             gaps = list(map(operator.sub, steps[1:], steps))
-            series.per_chunk.add(self._outputs.paced(generation, gaps), NANOSECONDS, exemplar)
+            parts = self._outputs.by_position(generation, gaps)
+            series.per_chunk.add_parts(parts, NANOSECONDS, exemplar)
         if generation.input_tokens is not None:
             series.input_tokens.add((generation.input_tokens,), 1, exemplar)
         if generation.output_tokens is not None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry
 
 from otelkit import semconv
-from otelkit.emit.histogram import NANOSECONDS, BulkHistogram
+from otelkit.emit.histogram import BulkHistogram
 from otelkit.model import Generation
 
 
@@ -53,29 +53,24 @@ class OutputMetrics:
             registry=registry,
         )
 
-    def paced(self, generation: Generation, gaps: list[int]) -> list[int]:
-        """Count the time between token steps by position.
+    def by_position(
+        self, generation: Generation, gaps: Sequence[int]
+    ) -> Iterator[tuple[BulkHistogram, Sequence[int]]]:
+        """Which of the gaps belong into which histogram.
 
         Args:
-            gaps: nanoseconds between each step and the next.
-
-        Returns:
-            The gaps as a few ascending runs: quick to sort for whoever counts them once more.
+            gaps: nanoseconds between each token step and the next.
         """
         if not gaps:
-            return gaps
+            return
         service = generation.call_site.service
         known = self._of(service).by_position
-        runs: list[int] = []
         begin = 0
         for position, end in enumerate(_ends(generation.step_tokens, len(gaps))):
             if position == len(known):
                 known.append(self._steps.labels(service, semconv.POSITIONS[position]))
-            run = sorted(gaps[begin:end])
-            known[position].add(run, NANOSECONDS)
-            runs += run
+            yield known[position], gaps[begin:end]
             begin = end
-        return runs
 
     def ended(self, generation: Generation, exemplar: dict[str, str] | None) -> None:
         """Count a call's mean entropy and its share of repeated tokens, where known."""
@@ -106,7 +101,7 @@ class OutputMetrics:
         return series
 
 
-def _ends(step_tokens: Sequence[int | None] | None, count: int) -> Iterable[int]:
+def _ends(step_tokens: Sequence[int | None] | None, count: int) -> Iterator[int]:
     """Where in ``count`` gaps each position ends, for the positions that the output reaches.
 
     The gap at index i is that of step i + 1, whose position is that of its first token. A step whose tokens
