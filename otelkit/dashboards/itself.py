@@ -114,7 +114,7 @@ def _dropped() -> g.Panel:
     return panels.timeseries(
         "Spans dropped by reason",
         "buffer_full: the collector is slower than the service; export_failed: it is not reachable; "
-        "rejected_by_collector: it refused them, see its log.",
+        "rejected_by_collector: it refused them, see its log; shut_down: the process ended first.",
         panels.queries(
             (
                 "{{service}} {{reason}}",
@@ -122,7 +122,7 @@ def _dropped() -> g.Panel:
             )
         ),
         unit="cps",
-        no_data="No span was dropped",
+        no_data=_NOT_SCRAPED,
         links=[shared.runbook("Spans are dropped")],
     )
 
@@ -138,7 +138,7 @@ def _not_selected() -> g.Panel:
             )
         ),
         unit="cps",
-        no_data="Every token step had a span",
+        no_data=_NOT_SCRAPED,
     )
 
 
@@ -154,7 +154,7 @@ def _lost() -> g.Panel:
             )
         ),
         unit="cps",
-        no_data="No call was lost",
+        no_data=_NOT_SCRAPED,
     )
 
 

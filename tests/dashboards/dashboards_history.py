@@ -34,7 +34,6 @@ services: [{{name: {CHAT}, slos: [{{errors: 1%}}, {{latency: 1.28, quantile: 0.9
 windows: [1m, 5m]
 """
 SPEC = parse_spec(SPEC_TEXT)
-POSITIONS = ("0001-0016", "0017-0064", "0065-0256")
 
 
 @dataclass(frozen=True)
@@ -102,8 +101,7 @@ def history(start: float) -> str:
                 calls.started(generation.call_site)
                 under_way.append(generation)
                 if len(under_way) > IN_FLIGHT:
-                    calls.ended(under_way[0], traced=False)
-                    others.ended(under_way.popleft(), dice)
+                    calls.ended(under_way.popleft(), traced=False)
         for change, seen_at in changes(start):
             if 0 <= offset - seen_at < STEP:
                 calls.changed(change)
@@ -165,6 +163,8 @@ def _generation(
         error_type="RateLimitError" if failed else "",
         input_tokens=int(dice.lognormvariate(5, 0.8)),
         output_tokens=tokens,
+        step_entropies=[dice.lognormvariate(0, 0.4)] * tokens,
+        repeated_token_share=dice.betavariate(2, 6),
     )
 
 
@@ -177,7 +177,7 @@ def _self_metrics(registry: CollectorRegistry, service: str) -> SelfMetrics:
 
 
 class _Others:
-    """Metrics of the analyser, of Tempo, of Prometheus itself, of token steps by position and of entropy."""
+    """Metrics of the analyser, of Tempo, of Prometheus itself."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         def gauge(name: str, *labels: str) -> Gauge:
@@ -240,25 +240,6 @@ class _Others:
             (semconv.LABEL_RULE_GROUP,),
             registry=registry,
         )
-        self.positions = Histogram(
-            semconv.METRIC_TOKEN_STEP, "p", (service, semconv.LABEL_POSITION), registry=registry
-        )
-        self.entropy = Histogram(
-            semconv.METRIC_OUTPUT_ENTROPY, "e", (service,), buckets=(0.25, 0.5, 1, 2, 4), registry=registry
-        )
-        self.repeated = Histogram(
-            semconv.METRIC_REPEATED_TOKENS, "r", (service,), buckets=(0.25, 0.5, 0.75, 1), registry=registry
-        )
-
-    def ended(self, generation: Generation, dice: random.Random) -> None:
-        service = generation.call_site.service
-        steps = generation.step_ns
-        for place, bound in zip(POSITIONS, (16, 64, 256), strict=True):
-            if len(steps) > bound // 4 + 1:
-                index = bound // 4 + 1
-                self.positions.labels(service, place).observe((steps[index] - steps[index - 1]) / 1e9)
-        self.entropy.labels(service).observe(dice.lognormvariate(0, 0.4))
-        self.repeated.labels(service).observe(dice.betavariate(2, 6))
 
     def tick(self, offset: float, start: float) -> None:
         """Counters of the service graph always; verdicts five minutes after the change."""
