@@ -133,22 +133,22 @@ def soak(steps: int, tokens: int) -> dict[str, Any]:
             {
                 "name": "growth of memory, bytes",
                 "value": growth,
-                "at_most": GROWTH_BYTES,
-                "met": growth <= GROWTH_BYTES,
+                "goal": f"<= {GROWTH_BYTES}",
+                "ok": growth <= GROWTH_BYTES,
             },
             {
                 "name": "spans neither delivered nor dropped",
                 "value": missing,
-                "at_most": 0,
-                "met": missing == 0,
+                "goal": "<= 0",
+                "ok": missing == 0,
             },
             {
                 "name": "spans delivered that the collector has not, or has twice",
                 "value": abs(numbers["delivered"] - taken),
-                "at_most": 0,
-                "met": numbers["delivered"] == taken,
+                "goal": "<= 0",
+                "ok": numbers["delivered"] == taken,
             },
-            {"name": "spans dropped in the outage", "value": dropped, "at_least": 1, "met": dropped >= 1},
+            {"name": "spans dropped in the outage", "value": dropped, "goal": ">= 1", "ok": dropped >= 1},
         ],
     }
 

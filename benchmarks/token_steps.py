@@ -224,8 +224,8 @@ def _bar(
     name: str, value: float, *, at_least: float | None = None, at_most: float | None = None
 ) -> dict[str, Any]:
     met = (at_least is None or value >= at_least) and (at_most is None or value <= at_most)
-    goal = {"at_least": at_least} if at_least is not None else {"at_most": at_most}
-    return {"name": name, "value": round(value, 2), **goal, "met": met}
+    goal = f">= {at_least:g}" if at_least is not None else f"<= {at_most:g}"
+    return {"name": name, "value": round(value, 2), "goal": goal, "ok": met}
 
 
 def main() -> None:
