@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -41,6 +42,12 @@ def _missing(what: str) -> NoReturn:
     if _everything_is_required():
         pytest.fail(f"{what} (everything is required here)", pytrace=False)
     pytest.skip(what)
+
+
+@pytest.fixture(scope="session")
+def missing() -> Callable[[str], NoReturn]:
+    """Ends a test for want of what its argument names: skipped, or failed where everything is required."""
+    return _missing
 
 
 def _tool(name: str) -> Path:

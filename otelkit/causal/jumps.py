@@ -81,9 +81,9 @@ def _jumps(
         effect = estimate(1.0, evidence.posterior[0], evidence.means[0], evidence.deviations[0])
         log_effect = (effect.mean, effect.quantile(0.025), effect.quantile(0.975))
         ratio = Interval(*(float(np.expm1(v)) for v in log_effect))
-        level = summary.p99_after(cells, step.place, LOOK_BACK_SECONDS)
-        without = level / np.exp(effect.mean) if np.isfinite(level) else float("nan")
         seen = cells.time_of(step.place)
+        level = summary.p99_between(cells, seen, seen + LOOK_BACK_SECONDS)
+        without = level / np.exp(effect.mean) if np.isfinite(level) else float("nan")
         at = seen - prepared.delay
         ranked, unexplained = _rank(panel, service, changes, at, prepared.delay, cells.seconds)
         seconds = Interval(*(float(without * r) for r in (ratio.value, ratio.low, ratio.high)))

@@ -81,12 +81,6 @@ def p99_between(cells: Cells, since: float, until: float) -> float:
     return float(np.exp(np.nanmean(values))) if np.isfinite(values).any() else float("nan")
 
 
-def p99_after(cells: Cells, place: float, seconds: float) -> float:
-    """P99 over the ``seconds`` after a place on the grid."""
-    since = cells.time_of(place)
-    return p99_between(cells, since, since + seconds)
-
-
 def pearson(fitted: Fitted, place: float) -> float | None:
     """Correlation of a step with the load-adjusted P99 of the minutes around it. Shown, never deciding."""
     adjusted = fitted.tables[fitted.model.target].adjusted
