@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from dataclasses import dataclass
 from typing import Final
@@ -54,9 +53,17 @@ async def measure(url: str, *, seconds: float, seed: int, callers: int = SLOTS) 
         # The first answers pay for caches that every later one finds warm.
         await load.send(client, url, next(requests))
         begin = time.monotonic()
-        # A machine that is so slow that it does not even end the answers begun is measured by those it did.
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.gather(*(caller(client) for _ in range(callers))), 3 * seconds)
+        tasks = [asyncio.create_task(caller(client)) for _ in range(callers)]
+        try:
+            # A machine that is so slow that it does not even end the answers begun is measured by those it did.
+            ended, _ = await asyncio.wait(tasks, timeout=3 * seconds, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            # An interrupt comes this way too: it must leave no task whose end nobody looks at.
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        for task in ended:
+            task.result()
     took = time.monotonic() - begin
     return Capacity(answers / took, tokens / took)
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
+import signal
+import threading
 import time
 
 import pytest
@@ -84,3 +88,15 @@ def test_failing_service_is_not_taken_for_a_fast_one() -> None:
         pytest.raises(OtelkitError, match="a request failed while the machine was measured: HTTP 500"),
     ):
         asyncio.run(measure(url, seconds=1.0, seed=1))
+
+
+def test_interrupt_while_measuring_is_silent(caplog: pytest.LogCaptureFixture) -> None:
+    """Broken if Ctrl-C while callers wait for their answers printed the callers' tracebacks."""
+    with serving(answering_after(0.05)) as url:
+        interrupt = threading.Timer(0.7, os.kill, (os.getpid(), signal.SIGINT))
+        interrupt.start()
+        with pytest.raises(KeyboardInterrupt):
+            asyncio.run(measure(url, seconds=20.0, seed=1))
+        interrupt.join()
+    gc.collect()
+    assert [record.message for record in caplog.records if record.name == "asyncio"] == []
