@@ -55,7 +55,7 @@ async def measure(url: str, *, seconds: float, seed: int, callers: int = SLOTS) 
         begin = time.monotonic()
         tasks = [asyncio.create_task(caller(client)) for _ in range(callers)]
         try:
-            # A machine that is so slow that it does not even end the answers begun is measured by those it did.
+            # A machine too slow to even end the answers begun is measured by those it did end.
             ended, _ = await asyncio.wait(tasks, timeout=3 * seconds, return_when=asyncio.FIRST_EXCEPTION)
         finally:
             # An interrupt comes this way too: it must leave no task whose end nobody looks at.
