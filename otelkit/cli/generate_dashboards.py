@@ -4,14 +4,19 @@ files."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from otelkit.cli import outputs
 from otelkit.cli.options import SpecOption, spec_option
 from otelkit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from otelkit.dashboards import UserDashboard
 
 _FINDING = 3
 _NEVER_LEFT_OVER = "\0"
@@ -39,12 +44,25 @@ _NEVER_LEFT_OVER = "\0"
     "--check", is_flag=True, help="Write nothing; exit with 3 and show the differences if there are any."
 )
 @click.option("--lint", "with_lint", is_flag=True, help="Also check your dashboards by otelkit's own rules.")
+@click.option(
+    "--prometheus",
+    metavar="URL",
+    help="Also ask this Prometheus for every metric, query and variable of your dashboards.",
+)
 @click.pass_context
 def command(
-    context: click.Context, spec: SpecOption, source: Path | None, output: str, check: bool, with_lint: bool
+    context: click.Context,
+    spec: SpecOption,
+    source: Path | None,
+    output: str,
+    check: bool,
+    with_lint: bool,
+    prometheus: str | None,
 ) -> None:
     """Grafana dashboards: provisioning folder and importable JSON in one."""
-    files = _own(spec) if source is None else _of_user(context, spec, source, with_lint)
+    if source is None and (with_lint or prometheus):
+        raise click.UsageError("--lint and --prometheus check your own dashboards: name them with --from DIR")
+    files = _own(spec) if source is None else _of_user(context, spec, source, with_lint, prometheus)
     if output == "-":
         if check:
             raise click.UsageError("--check compares with a folder; leave out -o -, or name the folder")
@@ -76,13 +94,13 @@ def _own(spec: SpecOption) -> dict[str, str]:
     return generate(spec.load())
 
 
-def _of_user(context: click.Context, spec: SpecOption, source: Path, with_lint: bool) -> dict[str, str]:
-    from otelkit.dashboards import dashboard_text, documents, lint, load_dashboards, unknown_metrics
+def _of_user(
+    context: click.Context, spec: SpecOption, source: Path, with_lint: bool, prometheus: str | None
+) -> dict[str, str]:
+    from otelkit.dashboards import dashboard_text, documents, lint, load_dashboards
 
     loaded = load_dashboards(source, taken=documents(spec.load()))
-    unknown = [f"{one.path}: {text}" for one in loaded for text in unknown_metrics(one.document)]
-    if unknown:
-        raise ConfigError(unknown, hint="`otelkit generate rules -o -` shows what is recorded.")
+    _demand_known_metrics(loaded, prometheus)
     if with_lint:
         findings = [f"{one.path}: {text}" for one in loaded for text in lint(one.document)]
         for finding in findings:
@@ -90,6 +108,29 @@ def _of_user(context: click.Context, spec: SpecOption, source: Path, with_lint: 
         if findings:
             context.exit(_FINDING)
     return {one.file_name: dashboard_text(one.document) for one in loaded}
+
+
+def _demand_known_metrics(loaded: Sequence[UserDashboard], prometheus: str | None) -> None:
+    from otelkit.dashboards import findings_at, unknown_metrics
+
+    if prometheus is None:
+        unknown = [f"{one.path}: {text}" for one in loaded for text in unknown_metrics(one.document)]
+        if unknown:
+            raise ConfigError(
+                unknown,
+                hint="`otelkit generate rules -o -` shows what is recorded; "
+                "--prometheus URL judges by what a Prometheus has.",
+            )
+        return
+    from otelkit.dashboards.preview import PrometheusApi
+
+    with PrometheusApi(prometheus) as api:
+        now = time.time()
+        findings = [f"{one.path}: {text}" for one in loaded for text in findings_at(one.document, api, now)]
+    if findings:
+        raise ConfigError(
+            findings, hint=f"That is what {prometheus} answers; without --prometheus it is not asked."
+        )
 
 
 def _stale(directory: Path, files: Mapping[str, str]) -> list[Path]:

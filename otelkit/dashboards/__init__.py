@@ -5,14 +5,16 @@ from __future__ import annotations
 
 from otelkit.dashboards.generate import documents, generate
 from otelkit.dashboards.grafana import dashboard_json, dashboard_text
-from otelkit.dashboards.lint import lint, unknown_metrics
+from otelkit.dashboards.lint import lint
 from otelkit.dashboards.load import UserDashboard, load_dashboards
+from otelkit.dashboards.queries import findings_at, unknown_metrics
 
 __all__ = [
     "UserDashboard",
     "dashboard_json",
     "dashboard_text",
     "documents",
+    "findings_at",
     "generate",
     "lint",
     "load_dashboards",

@@ -3,27 +3,41 @@ Prometheus."""
 
 from __future__ import annotations
 
-import difflib
+import importlib.util
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from otelkit import semconv
 from otelkit.dashboards.grafana import panels_of
 from otelkit.dashboards.panels import COLUMNS
+from otelkit.dashboards.queries import expressions, named, without_strings
 
 Rule = Callable[[Mapping[str, Any]], Iterator[str]]
 
-_WITHOUT_TARGETS: Final = frozenset({"row", "text"})
-_WITHOUT_UNIT: Final = frozenset({"row", "text", "table", "heatmap", "nodeGraph"})
+_WITHOUT_TARGETS: Final = frozenset({"row", "text", "dashlist", "news", "alertlist", "annolist"})
+_WITHOUT_UNIT: Final = frozenset(
+    {*_WITHOUT_TARGETS, "table", "heatmap", "nodeGraph", "logs", "traces", "geomap", "canvas"}
+)
 """Kinds of panel that state units by column, axis or field, or have none."""
+_LEFT_BEHIND: Final = {
+    "graph": "grafanalib's TimeSeries",
+    "singlestat": "grafanalib's Stat",
+    "grafana-piechart-panel": "grafanalib's PieChartv2",
+    "natel-discrete-panel": "grafanalib's StateTimeline",
+    "grafana-worldmap-panel": "Grafana's geomap",
+}
+"""Kinds of panel that Grafana has replaced -> what with."""
+_OF_GRAFANA: Final = frozenset(
+    {*_WITHOUT_UNIT, *_LEFT_BEHIND, "timeseries", "stat", "gauge", "bargauge", "barchart", "piechart"}
+    | {"histogram", "state-timeline", "status-history", "trend", "xychart", "candlestick", "flamegraph"}
+)
 _IN_RATE: Final = re.compile(r"\b(?:rate|irate|increase)\($")
 _RANGE: Final = re.compile(r"\b(?:rate|irate|increase)\([a-zA-Z_:][\w:]*(?:\{[^}]*\})?\[([^\]]+)\]")
 _COUNTER: Final = re.compile(r"\b([a-zA-Z_][\w]*_(?:total|bucket|count|sum))\b")
 _VARIABLE: Final = re.compile(r"\$\{?([a-zA-Z_]\w*)")
-_OURS: Final = re.compile(r"\b(?:otelkit_|gen_ai_)\w+|\bservice(?:_le|_parameter)?:[\w:]+")
-_SUFFIXES: Final = ("", "_total", "_bucket", "_count", "_sum", "_created")
+_USE: Final = re.compile(r"\$(?:[a-zA-Z_]\w*|\{[^}]*\})|\[\[\w+\]\]")
+_IN_RANGE: Final = re.compile(rf"([\[:]\s*|\boffset\s+-?)(?:{_USE.pattern})")
 
 
 def lint(document: Mapping[str, Any]) -> list[str]:
@@ -31,53 +45,26 @@ def lint(document: Mapping[str, Any]) -> list[str]:
     return [finding for rule in RULES for finding in rule(document)]
 
 
-def unknown_metrics(document: Mapping[str, Any], known: Collection[str] | None = None) -> list[str]:
-    """Metrics that a dashboard asks for and nobody writes, each as ``panel: metric, nearest known name``.
-
-    Args:
-        known: names that a Prometheus has; None judges only names in otelkit's own name spaces, by what it
-        writes.
-    """
-    findings = []
-    for panel, expr in _expressions(document):
-        bare = _without_strings(expr)
-        for name in sorted(set(_OURS.findall(bare))):
-            if _is_known(name, known):
-                continue
-            suffix = (
-                next((one for one in _SUFFIXES if one and name.endswith(one)), "") if known is None else ""
+def _kinds(document: Mapping[str, Any]) -> Iterator[str]:
+    for panel in panels_of(document):
+        kind = panel.get("type")
+        if kind in _LEFT_BEHIND:
+            yield (
+                f"{named(panel)}: is a {kind!r}, which Grafana has left behind and converts as well as it "
+                f"can; use {_LEFT_BEHIND[kind]}"
             )
-            close = difflib.get_close_matches(name.removesuffix(suffix), sorted(known or _names()), n=1)
-            hint = f"did you mean {close[0] + suffix!r}?" if close else "nothing writes it"
-            findings.append(f"{_name(panel)}: unknown metric {name!r}; {hint}")
-    return findings
+        elif kind == "heatmap" and "dataFormat" in panel:
+            yield (
+                f"{named(panel)}: is a heatmap as before Grafana 9, which converts it as well as it can; use "
+                "otelkit.dashboards.grafana.Heatmap"
+            )
+        elif kind not in _OF_GRAFANA:
+            yield f"{named(panel)}: needs the plugin {kind!r} in Grafana, or shows nothing"
 
 
-def _is_known(name: str, known: Collection[str] | None) -> bool:
-    if name in _labels():
-        return True
-    if known is not None:
-        return name in known
-    recorded = any(name.startswith(prefix) for prefix in _recorded())
-    return recorded or any(name.removesuffix(suffix) in _names() for suffix in _SUFFIXES)
-
-
-def _names() -> frozenset[str]:
-    return frozenset(value for name, value in vars(semconv).items() if name.startswith("METRIC_"))
-
-
-def _labels() -> frozenset[str]:
-    return frozenset(value for name, value in vars(semconv).items() if name.startswith("LABEL_"))
-
-
-def _recorded() -> tuple[str, ...]:
-    kinds = (semconv.RECORDED_LATENCY, semconv.RECORDED_LATENCY_MS)
-    quantiles = [semconv.recorded_quantile(q) for q in semconv.RECORDED_QUANTILES]
-    buckets = [semconv.recorded_bucket_rate("", kind) for kind in kinds]
-    others = [
-        value for name, value in vars(semconv).items() if name.startswith("RECORDED_") and ":" in str(value)
-    ]
-    return (*quantiles, *buckets, *others)
+def _is_judged(panel: Mapping[str, Any]) -> bool:
+    """Whether the panel's settings stand where Grafana has them now."""
+    return panel.get("type") in _OF_GRAFANA - _LEFT_BEHIND.keys() and "dataFormat" not in panel
 
 
 def _titles(document: Mapping[str, Any]) -> Iterator[str]:
@@ -85,9 +72,9 @@ def _titles(document: Mapping[str, Any]) -> Iterator[str]:
         yield "dashboard: has no title or no description"
     for panel in panels_of(document):
         if not panel.get("title"):
-            yield f"{_name(panel)}: has no title"
+            yield f"{named(panel)}: has no title"
         if panel["type"] not in _WITHOUT_TARGETS and not panel.get("description"):
-            yield f"{_name(panel)}: has no description that says what to do"
+            yield f"{named(panel)}: has no description that says what to do"
 
 
 def _targets(document: Mapping[str, Any]) -> Iterator[str]:
@@ -95,21 +82,25 @@ def _targets(document: Mapping[str, Any]) -> Iterator[str]:
         if panel["type"] in _WITHOUT_TARGETS:
             continue
         if not panel.get("targets"):
-            yield f"{_name(panel)}: has no target"
+            yield f"{named(panel)}: has no target"
         refs = Counter(target.get("refId") for target in panel.get("targets", []))
-        yield from (f"{_name(panel)}: refId {ref!r} is used {n} times" for ref, n in refs.items() if n > 1)
+        yield from (f"{named(panel)}: refId {ref!r} is used {n} times" for ref, n in refs.items() if n > 1)
 
 
 def _units(document: Mapping[str, Any]) -> Iterator[str]:
     for panel in panels_of(document):
-        if panel["type"] not in _WITHOUT_UNIT and not _defaults(panel).get("unit"):
-            yield f"{_name(panel)}: has no unit"
+        if _is_judged(panel) and panel["type"] not in _WITHOUT_UNIT and not _defaults(panel).get("unit"):
+            yield f"{named(panel)}: has no unit"
 
 
 def _no_data(document: Mapping[str, Any]) -> Iterator[str]:
     for panel in panels_of(document):
-        if panel["type"] not in _WITHOUT_TARGETS and not _defaults(panel).get("noValue"):
-            yield f"{_name(panel)}: says nothing where there is no data (noValue)"
+        if (
+            _is_judged(panel)
+            and panel["type"] not in _WITHOUT_TARGETS
+            and not _defaults(panel).get("noValue")
+        ):
+            yield f"{named(panel)}: says nothing where there is no data (noValue)"
 
 
 def _datasources(document: Mapping[str, Any]) -> Iterator[str]:
@@ -117,10 +108,13 @@ def _datasources(document: Mapping[str, Any]) -> Iterator[str]:
     if not variables:
         yield "dashboard: has no variable for its data source"
     for panel in panels_of(document):
+        if panel["type"] in _WITHOUT_TARGETS:
+            continue
         for target in panel.get("targets", []):
-            uid = (target.get("datasource") or {}).get("uid", "")
+            uid = str((target.get("datasource") or {}).get("uid", ""))
             if not (match := _VARIABLE.fullmatch(uid.removesuffix("}"))) or match.group(1) not in variables:
-                yield f"{_name(panel)}: data source {uid!r} is not a variable of the dashboard"
+                said = f"data source {uid!r} is not" if uid else "has no data source; name"
+                yield f"{named(panel)}: {said} a variable of the dashboard"
 
 
 def _ids(document: Mapping[str, Any]) -> Iterator[str]:
@@ -135,14 +129,14 @@ def _grid(document: Mapping[str, Any]) -> Iterator[str]:
     for panel in document.get("panels", []):
         at = panel["gridPos"]
         if at["x"] + at["w"] > COLUMNS:
-            yield f"{_name(panel)}: reaches beyond the {COLUMNS} columns"
+            yield f"{named(panel)}: reaches beyond the {COLUMNS} columns"
         others = set()
         for x in range(at["x"], at["x"] + at["w"]):
             for y in range(at["y"], at["y"] + at["h"]):
                 if (x, y) in cells:
                     others.add(cells[x, y])
-                cells[x, y] = _name(panel)
-        yield from (f"{_name(panel)}: lies over {other}" for other in sorted(others))
+                cells[x, y] = named(panel)
+        yield from (f"{named(panel)}: lies over {other}" for other in sorted(others))
 
 
 def _rates(document: Mapping[str, Any]) -> Iterator[str]:
@@ -154,15 +148,15 @@ def _rates(document: Mapping[str, Any]) -> Iterator[str]:
             wanted = "$__range" if whole else "$__rate_interval"
             for window in _RANGE.findall(expr):
                 if window != wanted:
-                    yield f"{_name(panel)}: rate over [{window}] instead of [{wanted}]"
+                    yield f"{named(panel)}: rate over [{window}] instead of [{wanted}]"
 
 
 def _counters(document: Mapping[str, Any]) -> Iterator[str]:
-    for panel, expr in _expressions(document):
-        bare = _without_strings(expr)
+    for where, expr in expressions(document):
+        bare = without_strings(expr)
         for match in _COUNTER.finditer(bare):
             if not _IN_RATE.search(bare[: match.start()]):
-                yield f"{_name(panel)}: {match.group(1)} is a counter; show its rate"
+                yield f"{where}: {match.group(1)} is a counter; show its rate"
 
 
 def _variables_used(document: Mapping[str, Any]) -> Iterator[str]:
@@ -170,23 +164,47 @@ def _variables_used(document: Mapping[str, Any]) -> Iterator[str]:
     text = str(list(panels_of(document)))
     text += str(document.get("annotations")) + str([v.get("query") for v in _variables(document)])
     used = {name for name in _VARIABLE.findall(text) if not name.startswith("__")}
-    for panel, expr in _expressions(document):
+    for where, expr in expressions(document):
         for name in sorted(set(_VARIABLE.findall(expr)) - defined):
             if not name.startswith("__"):
-                yield f"{_name(panel)}: ${name} is not a variable of the dashboard"
-    hidden = {v["name"] for v in _variables(document) if v["type"] == "datasource"}
+                yield f"{where}: ${name} is not a variable of the dashboard"
+    hidden = {v["name"] for v in _variables(document) if v["type"] in ("datasource", "adhoc")}
     yield from (f"dashboard: variable {name!r} is not used" for name in sorted(defined - used - hidden))
 
 
 def _many_values(document: Mapping[str, Any]) -> Iterator[str]:
     several = {v["name"] for v in _variables(document) if v.get("multi") or v.get("includeAll")}
-    for panel, expr in _expressions(document):
+    for where, expr in expressions(document):
         for label, name in re.findall(r'(\w+)="\$\{?(\w+)\}?"', expr):
             if name in several:
-                yield f'{_name(panel)}: {label}="${name}" fails for several values; write {label}=~"${name}"'
+                yield f'{where}: {label}="${name}" fails for several values; write {label}=~"${name}"'
+
+
+def _syntax(document: Mapping[str, Any]) -> Iterator[str]:
+    """Only where the parser is installed: it is an extra."""
+    if importlib.util.find_spec("promql_parser") is None:
+        return
+    import promql_parser
+
+    for where, expr in expressions(document):
+        faults = []
+        # A variable may stand for a metric or for a number; in a range it stands for a duration.
+        for stand_in in ("x", "1"):
+            try:
+                promql_parser.parse(_filled(expr, stand_in))
+            except ValueError as error:
+                faults.append(" ".join(str(error).split()))
+        if len(faults) == 2:
+            yield f"{where}: is no PromQL: {faults[0]}: {expr}"
+
+
+def _filled(expr: str, stand_in: str) -> str:
+    in_ranges = _IN_RANGE.sub(lambda match: f"{match[1]}5m", expr)
+    return _USE.sub(stand_in, in_ranges)
 
 
 RULES: Final[tuple[Rule, ...]] = (
+    _kinds,
     _titles,
     _targets,
     _units,
@@ -198,11 +216,8 @@ RULES: Final[tuple[Rule, ...]] = (
     _counters,
     _variables_used,
     _many_values,
+    _syntax,
 )
-
-
-def _name(panel: Mapping[str, Any]) -> str:
-    return f"panel {panel.get('title') or panel.get('id')!r}"
 
 
 def _defaults(panel: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -213,14 +228,3 @@ def _defaults(panel: Mapping[str, Any]) -> Mapping[str, Any]:
 def _variables(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     variables: list[dict[str, Any]] = document.get("templating", {}).get("list", [])
     return variables
-
-
-def _expressions(document: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], str]]:
-    for panel in panels_of(document):
-        for target in panel.get("targets", []):
-            if target.get("expr"):
-                yield panel, target["expr"]
-
-
-def _without_strings(expr: str) -> str:
-    return re.sub(r'"(?:[^"\\]|\\.)*"', '""', expr)

@@ -12,7 +12,24 @@ from otelkit.errors import UsageError
 
 _USE: Final = re.compile(r"\$(\w+)|\$\{(\w+)(?::\w+)?\}|\[\[(\w+)\]\]")
 _LABEL_VALUES: Final = re.compile(r"\s*label_values\((?:(?P<selector>.*),)?\s*(?P<label>\w+)\s*\)\s*", re.S)
+_JAVASCRIPT: Final = re.compile(r"/(?P<body>.*)/(?P<flags>\w*)", re.S)
 ALL: Final = "$__all"
+
+
+@dataclass(frozen=True, slots=True)
+class LabelValues:
+    """A variable's query for the values of a label."""
+
+    label: str
+    selector: str
+    """Of the series that are looked at; empty for all."""
+
+
+def label_values(query: Any) -> LabelValues | None:
+    """What a variable asks for; None when that is something else than ``label_values(...)``."""
+    text = query.get("query") if isinstance(query, Mapping) else query
+    match = _LABEL_VALUES.fullmatch(text) if isinstance(text, str) else None
+    return LabelValues(match["label"], (match["selector"] or "").strip()) if match else None
 
 
 @dataclass(slots=True)
@@ -64,7 +81,7 @@ def resolve(
         variables.texts[name] = _text(template, values)
         variables.shown[label] = "All" if values == [ALL] else ", ".join(values) or "nothing"
         if not options and template["type"] == "query" and name not in chosen:
-            asked = variables.replace(template["query"])
+            asked = variables.replace(str(template.get("query")))
             variables.problems.append(f"variable {label!r} selects nothing: {asked} has no values here")
         elif options and (missing := [value for value in values if value not in (*options, ALL)]):
             variables.problems.append(f"variable {label!r}: {', '.join(missing)} is none of its values here")
@@ -76,22 +93,39 @@ def _options(
 ) -> list[str]:
     if template["type"] != "query":
         return [str(option["value"]) for option in template.get("options", [])]
-    query = template["query"]
-    match = _LABEL_VALUES.fullmatch(variables.replace(query if isinstance(query, str) else query["query"]))
-    if not match:
+    asked = label_values(template.get("query"))
+    if asked is None:
         variables.problems.append(f"variable {template['name']!r}: only label_values(...) can be previewed")
         return []
     try:
-        values = api.label_values(match["label"], (match["selector"] or "").strip(), start, end)
+        values = api.label_values(asked.label, variables.replace(asked.selector), start, end)
     except QueryError as error:
         variables.problems.append(f"variable {template['name']!r}: {error}")
         return []
     if wanted := template.get("regex"):
-        pattern = re.compile(wanted.strip("/"))
-        values = [value for value in values if pattern.search(value)]
+        try:
+            values = _picked(values, wanted)
+        except re.error as error:
+            variables.problems.append(f"variable {template['name']!r}: regex {wanted}: {error}")
     if template.get("sort") in (3, 4):
         values.sort(key=_number)
     return values
+
+
+def _picked(values: Sequence[str], wanted: str) -> list[str]:
+    """Values that a variable's regex leaves, each cut down to the group ``value`` or the first one."""
+    match = _JAVASCRIPT.fullmatch(wanted)
+    body, flags = (match["body"], match["flags"]) if match else (wanted, "")
+    pattern = re.compile(body.replace("(?<", "(?P<").replace("(?P<=", "(?<=").replace("(?P<!", "(?<!"))
+    if "i" in flags:
+        pattern = re.compile(pattern.pattern, re.IGNORECASE)
+    picked = []
+    for value in values:
+        if found := pattern.search(value):
+            groups = found.groupdict()
+            cut = groups["value"] if "value" in groups else found[1] if pattern.groups else value
+            picked.append(cut if cut is not None else value)
+    return list(dict.fromkeys(picked))
 
 
 def _number(text: str) -> float:
