@@ -43,6 +43,9 @@ COARSE: Final = 0.4
 """The same for a quantile inside a bucket whose bounds differ by a factor of two: where in it calls lie is
 not known."""
 
+AT_ONCE: Final = 64
+"""Candidate steps weighed together: so many that the loop costs little, so few that they fit in the cache."""
+
 
 @dataclass(frozen=True)
 class Model:
@@ -172,26 +175,56 @@ def weigh(shape: Model, effects: FloatArray, noise: FloatArray) -> Evidence:
         effects: on each channel, shape (S, K).
         noise: their covariance were there no effect, shape (S, K, K).
     """
-    priors = shape.priors()
-    total = priors[None] + noise[:, None]
-    shared, size = shape.target_priors()
-    target = np.broadcast_to(shared[None], total.shape[:3])
-    right = np.stack([np.broadcast_to(effects[:, None], total.shape[:3]), target], axis=-1)
-    solved = np.linalg.solve(total, right)
-    squares = np.einsum("sk,shk->sh", effects, solved[..., 0])
-    _, log_determinant = np.linalg.slogdet(total)
-    likelihood = -0.5 * (squares + log_determinant)
+    parts = [
+        _weigh(shape, effects[first : first + AT_ONCE], noise[first : first + AT_ONCE])
+        for first in range(0, len(effects), AT_ONCE)
+    ]
+    if not parts:
+        empty = np.empty((0, len(shape.weights)))
+        return Evidence(np.empty(0), empty, empty, empty)
+    likelihood, means, variance = (np.concatenate(column) for column in zip(*parts, strict=True))
     with np.errstate(divide="ignore"):
         weighted = likelihood[:, 1:] + np.log(shape.weights[1:])[None]
     log_bayes = sober(special.logsumexp(weighted, axis=1) - likelihood[:, 0])
     posterior = np.zeros(likelihood.shape)
     posterior[:, 1:] = special.softmax(weighted, axis=1)
-    means = np.einsum("shk,sk->sh", solved[..., 1], effects)
-    variance = size[None] - np.einsum("shk,shk->sh", solved[..., 1], target)
     # A path's proportions being off scales an effect, it does not turn it round.
     return Evidence(
         log_bayes, posterior, means, np.hypot(np.sqrt(np.maximum(variance, 1e-10)), INEXACT * np.abs(means))
     )
+
+
+def _weigh(shape: Model, effects: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Log likelihood, mean effect on P99 and its variance under each hypothesis, each of shape (S, H).
+
+    One Cholesky factorisation for all candidates and hypotheses at once, a column at a time: the matrices are
+    small and many, so the loop over their columns is the short one.
+    """
+    number = len(shape.channels)
+    priors = shape.priors().transpose(1, 2, 0)
+    spread = noise.transpose(1, 2, 0)
+    # Rows of the lower triangle; each entry holds all hypotheses and candidates, shape (H, S).
+    rows = [priors[k, : k + 1, :, None] + spread[k, : k + 1, None, :] for k in range(number)]
+    shared, size = shape.target_priors()
+    seen = [np.broadcast_to(effects[:, k], rows[0].shape[1:]) for k in range(number)]
+    aimed = [np.broadcast_to(shared[:, k, None], rows[0].shape[1:]) for k in range(number)]
+    squares, means, explained = np.zeros((3, *rows[0].shape[1:]))
+    determinant = np.ones(rows[0].shape[1:])
+    for j in range(number):
+        pivot = rows[j][j]
+        determinant *= pivot
+        root = 1 / np.sqrt(pivot)
+        one, two = seen[j] * root, aimed[j] * root
+        squares += one * one
+        means += one * two
+        explained += two * two
+        columns = [rows[i][j] * root for i in range(j + 1, number)]
+        for i, column in enumerate(columns, j + 1):
+            for k in range(j + 1, i + 1):
+                rows[i][k] -= column * columns[k - j - 1]
+            seen[i] = seen[i] - column * one
+            aimed[i] = aimed[i] - column * two
+    return (-0.5 * (squares + np.log(determinant))).T, means.T, (size[:, None] - explained).T
 
 
 def sober(log_bayes: FloatArray) -> FloatArray:

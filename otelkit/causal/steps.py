@@ -31,7 +31,7 @@ class StepTable:
     """One channel of one service on N cells."""
 
     products: FloatArray
-    """Inner products of Heaviside columns, shape (N, N), over the noise variance."""
+    """Inner products of Heaviside columns, shape (N, N), over the noise variance, before any step is known."""
     response: FloatArray
     """Their inner products with the data, shape (N,), over the noise variance."""
     variance: float
@@ -41,6 +41,8 @@ class StepTable:
     """Of the regressors, shape (P,)."""
     adjusted: FloatArray
     """The data without what the regressors explain, shape (N,); NaN where unknown."""
+    known: FloatArray
+    """What known steps take off the products: ``known @ known.T``, shape (N, number of columns)."""
 
 
 def build(
@@ -103,6 +105,7 @@ def build(
         noise=noise,
         coefficients=coefficients,
         adjusted=np.where(known, adjusted, np.nan),
+        known=np.empty((n, 0)),
     )
 
 
@@ -142,14 +145,14 @@ def effects_at(table: StepTable, onsets: FloatArray, width: float) -> tuple[Floa
 def absorb(table: StepTable, onset: float, width: float) -> StepTable:
     """The table once a step at ``onset`` (and what becomes of it after ``width`` cells) is taken for
     granted."""
-    products, response = table.products, table.response
+    response, known = table.response, table.known
     for place, deviation in ((onset, KNOWN_DEVIATION), (onset + width, LATER_DEVIATION)):
-        indices, shares = _heaviside(table, np.array([place]))
-        with_all = products[:, indices[0]] @ shares[0]
-        size = float(shares[0] @ with_all[indices[0]]) + 1 / deviation**2
-        response = response - with_all * (float(shares[0] @ response[indices[0]]) / size)
-        products = products - np.outer(with_all / size, with_all)
-    return replace(table, products=products, response=response)
+        indices, shares = (part[0] for part in _heaviside(table, np.array([place])))
+        with_all = table.products[:, indices] @ shares - known @ (known[indices].T @ shares)
+        size = float(shares @ with_all[indices]) + 1 / deviation**2
+        response = response - with_all * (float(shares @ response[indices]) / size)
+        known = np.column_stack([known, with_all / np.sqrt(size)])
+    return replace(table, response=response, known=known)
 
 
 Columns = tuple[NDArray[np.int_], FloatArray]
@@ -171,7 +174,15 @@ def _inner(table: StepTable, left: Columns, right: Columns) -> FloatArray:
     for i in range(2):
         for j in range(2):
             total += left[1][:, i] * right[1][:, j] * table.products[left[0][:, i], right[0][:, j]]
+    if table.known.shape[1]:
+        total -= (_known(table, left) * _known(table, right)).sum(axis=1)
     return total
+
+
+def _known(table: StepTable, columns: Columns) -> FloatArray:
+    """Shape (S, number of known columns)."""
+    result: FloatArray = (columns[1][:, :, None] * table.known[columns[0]]).sum(axis=1)
+    return result
 
 
 def _dot(table: StepTable, columns: Columns) -> FloatArray:
