@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from otelkit.cli import generate_dashboards, outputs
+from otelkit.cli import generate_compose, generate_dashboards, outputs
 from otelkit.cli.options import SpecOption, demand_numpy, spec_option
 from otelkit.errors import UsageError
 
@@ -85,9 +85,10 @@ def rules(
 )
 @click.pass_context
 def everything(context: click.Context, spec: SpecOption, check: bool) -> None:
-    """Rules with their tests, and dashboards, each into its usual folder."""
+    """Rules with their tests, dashboards and the stack, each into its usual folder."""
     findings = False
-    for part, options in ((rules, {"with_tests": True}), (generate_dashboards.command, {})):
+    parts = ((rules, {"with_tests": True}), (generate_dashboards.command, {}), (generate_compose.command, {}))
+    for part, options in parts:
         try:
             context.invoke(part, spec=spec, check=check, **options)
         except click.exceptions.Exit as stopped:
@@ -144,4 +145,5 @@ def _write_new(output: str, text: str) -> None:
     click.echo(output)
 
 
+command.add_command(generate_compose.command)
 command.add_command(generate_dashboards.command)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import httpx
@@ -27,13 +27,21 @@ class Capacity:
     tokens_per_second: float
 
 
-async def measure(url: str, *, seconds: float, seed: int, callers: int = SLOTS) -> Capacity:
+async def measure(
+    url: str, *, seconds: float, seed: int, callers: int = SLOTS, longest_answer: int | None = None
+) -> Capacity:
     """Let ``callers`` ask without a pause for ``seconds``.
+
+    Args:
+        longest_answer: tokens that no answer may exceed; None leaves that to the service.
 
     Raises:
         OtelkitError: a request failed.
     """
-    requests = iter(load.plan(rate=100.0, seconds=60.0, seed=seed))
+    planned = load.plan(rate=100.0, seconds=60.0, seed=seed)
+    if longest_answer is not None:
+        planned = tuple(replace(one, max_tokens=min(one.max_tokens, longest_answer)) for one in planned)
+    requests = iter(planned)
     begin = time.monotonic()
     answers = tokens = 0
 

