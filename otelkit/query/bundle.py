@@ -1,13 +1,16 @@
 """An incident bundle: a folder that holds what a verdict was made from, to be kept, shared and replayed.
 
 ``bundle.json``
-    ``version``, ``step_seconds``, and by service ``window_seconds`` (of its quantiles) and ``depends_on``.
-``series.csv``
+    ``version``, ``step_seconds``, ``warnings`` of the source, and by service ``window_seconds`` (of its
+    quantiles), ``depends_on``, ``controls`` and ``thresholds`` (parameter -> seconds of effect on P99).
+``series.csv`` or ``series.parquet``
     One row a time and service. ``time`` is Unix seconds, a cell without a value is a gap. Columns: quantiles
     such as ``p99_seconds``; ``bucket_0.5`` and so on to ``bucket_inf``, the calls that ended in the step by
     the upper bound of their latency in seconds, not cumulative; covariates named as in ``ServiceSeries``.
 ``changes.jsonl``
     One parameter change a line, fields as in ``ParameterChange``; ``old`` or ``new`` left out means not set.
+``traces.jsonl``
+    Optional: generations to show, as OTLP JSON lines.
 
 Floats are written so that they are read back exactly, so the same bundle gives the same verdict everywhere.
 """
@@ -17,8 +20,8 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -26,12 +29,16 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from otelkit.errors import UsageError
-from otelkit.model import UNSET, ParameterChange
-from otelkit.query.panel import Panel, ServiceSeries
+from otelkit.model import UNSET, Generation, ParameterChange
+from otelkit.query import parquet
+from otelkit.query.panel import FloatArray, Panel, ServiceSeries
+from otelkit.query.traces import write_generations
 
 MANIFEST: Final = "bundle.json"
 SERIES: Final = "series.csv"
+PARQUET: Final = "series.parquet"
 CHANGES: Final = "changes.jsonl"
+TRACES: Final = "traces.jsonl"
 VERSION: Final = 1
 COVARIATES: Final = frozenset(
     {
@@ -57,6 +64,8 @@ class ServiceEntry(BaseModel):
 
     window_seconds: Seconds
     depends_on: tuple[str, ...] = ()
+    controls: tuple[str, ...] | None = None
+    thresholds: dict[str, Seconds] = {}
 
 
 class Manifest(BaseModel):
@@ -67,6 +76,7 @@ class Manifest(BaseModel):
     version: Literal[1]
     step_seconds: Seconds
     services: dict[str, ServiceEntry]
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,14 +87,33 @@ class Bundle:
     changes: tuple[ParameterChange, ...]
     warnings: tuple[str, ...] = ()
     """What a reader should know of the data, each once."""
+    thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Service -> parameter -> seconds of effect on P99 from which a change of it is one to act on."""
+    generations: tuple[Generation, ...] = ()
+    """Calls whose token steps are known."""
 
 
-def write_bundle(directory: Path, panel: Panel, changes: Sequence[ParameterChange]) -> None:
+def write_bundle(
+    directory: Path,
+    panel: Panel,
+    changes: Sequence[ParameterChange],
+    *,
+    warnings: Sequence[str] = (),
+    thresholds: Mapping[str, Mapping[str, float]] | None = None,
+    generations: Sequence[Generation] = (),
+    form: Literal["csv", "parquet"] = "csv",
+) -> None:
     """Write a bundle into a folder, which is made where it is missing; an older bundle in it is replaced.
 
+    Args:
+        warnings, thresholds, generations: as in :class:`Bundle`.
+        form: of the series.
+
     Raises:
-        UsageError: the folder holds something else, or can't be written.
+        UsageError: the folder holds something else, or can't be written; or Parquet can't be written here.
     """
+    if form == "parquet":
+        parquet.demand()
     try:
         directory.mkdir(parents=True, exist_ok=True)
         if any(directory.iterdir()) and not (directory / MANIFEST).exists():
@@ -92,8 +121,16 @@ def write_bundle(directory: Path, panel: Panel, changes: Sequence[ParameterChang
                 f"{directory}: is not empty and holds no {MANIFEST}",
                 hint="Name a new folder, or an older bundle.",
             )
-        with (directory / SERIES).open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows(_rows(panel))
+        for name in (SERIES, PARQUET, TRACES):
+            (directory / name).unlink(missing_ok=True)
+        header, tables = _tables(panel)
+        if form == "parquet":
+            parquet.write(directory / PARQUET, header, panel.times, tables)
+        else:
+            with (directory / SERIES).open("w", encoding="utf-8", newline="") as file:
+                csv.writer(file, lineterminator="\n").writerows(_rows(header, panel.times, tables))
+        if generations:
+            write_generations(directory / TRACES, generations)
         lines = [json.dumps(_change(change), ensure_ascii=False, default=repr) + "\n" for change in changes]
         (directory / CHANGES).write_text("".join(lines), encoding="utf-8", newline="\n")
         manifest = Manifest(
@@ -101,13 +138,19 @@ def write_bundle(directory: Path, panel: Panel, changes: Sequence[ParameterChang
             step_seconds=panel.step_seconds,
             services={
                 name: ServiceEntry(
-                    window_seconds=series.window_seconds, depends_on=panel.dependencies.get(name, ())
+                    window_seconds=series.window_seconds,
+                    depends_on=panel.dependencies.get(name, ()),
+                    controls=panel.controls.get(name),
+                    thresholds=dict((thresholds or {}).get(name, {})),
                 )
                 for name, series in panel.services.items()
             },
+            warnings=tuple(warnings),
         )
         # Last, because a folder without it is no bundle: a write that broke off is not taken for one.
-        (directory / MANIFEST).write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        (directory / MANIFEST).write_text(
+            manifest.model_dump_json(indent=2, exclude_defaults=True) + "\n", encoding="utf-8"
+        )
     except OSError as error:
         raise UsageError(
             f"{error.filename or directory}: can't be written: {error.strerror}",
@@ -139,18 +182,23 @@ def _columns(series: ServiceSeries) -> dict[str, Any]:
     return columns
 
 
-def _rows(panel: Panel) -> Iterator[list[str]]:
+def _tables(panel: Panel) -> tuple[list[str], dict[str, FloatArray]]:
+    """Names of the columns, and by service their values, shape (T, columns)."""
     by_service = {name: _columns(series) for name, series in sorted(panel.services.items())}
     seen = {column: None for columns in by_service.values() for column in columns}
     names = sorted(seen, key=_column_order)
-    yield ["time", "service", *names]
     missing = np.full(len(panel.times), np.nan)
     tables = {
         service: np.stack([np.asarray(columns.get(name, missing), dtype=float) for name in names], axis=1)
         for service, columns in by_service.items()
         if names
     }
-    for row, time in enumerate(panel.times):
+    return names, tables
+
+
+def _rows(names: list[str], times: FloatArray, tables: Mapping[str, FloatArray]) -> Iterator[list[str]]:
+    yield ["time", "service", *names]
+    for row, time in enumerate(times):
         for service, table in tables.items():
             yield [_number(float(time)), service, *(_number(float(value)) for value in table[row])]
 

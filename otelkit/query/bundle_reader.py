@@ -7,24 +7,31 @@ import io
 import json
 import math
 import re
-from datetime import datetime
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
-from otelkit.errors import DataError
-from otelkit.model import UNSET, ChangeSource, ParameterChange
-from otelkit.query.bundle import CHANGES, COVARIATES, MANIFEST, SERIES, VERSION, Bundle, Manifest
+from otelkit.query import parquet, units
+from otelkit.query.bundle import (
+    COVARIATES,
+    MANIFEST,
+    PARQUET,
+    SERIES,
+    TRACES,
+    VERSION,
+    Bundle,
+    Manifest,
+)
+from otelkit.query.bundle_changes import read_changes
+from otelkit.query.bundle_problems import LATEST_SECONDS, Problems, messages
 from otelkit.query.panel import FloatArray, Panel, ServiceSeries
+from otelkit.query.traces import read_generations
 
-_MOST_PROBLEMS: Final = 100
-"""Problems listed; a file of another kind would otherwise fill the screen many times over."""
 _LONGEST_GAPS: Final = 1000
 """Steps to a row, at most: one wrong time must not ask for all the machine's memory."""
-_LATEST_SECONDS: Final = 1e11
-"""Unix seconds of the year 5138: a larger number is milliseconds or nanoseconds."""
 _QUANTILE = re.compile(r"p(\d{1,2}(?:\.\d+)?)_seconds")
 _BUCKET = re.compile(r"bucket_(\d+(?:\.\d+)?(?:e-?\d+)?|inf)")
 
@@ -35,50 +42,32 @@ def read_bundle(directory: Path) -> Bundle:
     Rows may come in any order; times that are missing are gaps.
 
     Raises:
-        DataError: files are missing or malformed; names each with its line.
+        DataError: files are missing or malformed, or units are mixed; names each fault with its line.
+        UsageError: the series are Parquet, which can't be read here.
     """
-    problems = _Problems(directory)
+    problems = Problems(directory)
     manifest = _manifest(problems)
     series = _Series(problems, manifest)
-    changes = _changes(problems)
+    changes = read_changes(problems)
+    generations = problems.told_by(lambda: read_generations(directory / TRACES)) or ()
+    panel = series.panel() if manifest is not None and series.complete else None
+    if panel is not None:
+        for service in panel.services.values():
+            for one in units.contradictions(service):
+                line = None if one.row is None else series.line_of(service.service, one.row)
+                problems.add(series.name, f"service {service.service}: {one.sentence}", line)
     problems.raise_if_any()
-    assert manifest is not None
-    return Bundle(series.panel(), changes, tuple(series.warnings))
+    assert manifest is not None and panel is not None
+    return Bundle(
+        panel,
+        changes,
+        (*manifest.warnings, *series.warnings),
+        {name: entry.thresholds for name, entry in manifest.services.items() if entry.thresholds},
+        generations,
+    )
 
 
-class _Problems:
-    """Collects what is wrong, by file and line."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self._lines: list[str] = []
-
-    def add(self, name: str, message: str, line: int | None = None) -> None:
-        where = self.directory / name
-        self._lines.append(f"{where}:{line}: {message}" if line else f"{where}: {message}")
-
-    def text_of(self, name: str) -> str | None:
-        """The file's text; None, with a problem noted, where it can't be read."""
-        try:
-            return (self.directory / name).read_text(encoding="utf-8")
-        except OSError as error:
-            self.add(name, f"can't be read: {error.strerror or error}")
-        except UnicodeDecodeError as error:
-            self.add(name, f"is not UTF-8 text: {error.reason} at byte {error.start}")
-        return None
-
-    def raise_if_any(self) -> None:
-        if not self._lines:
-            return
-        shown = self._lines[:_MOST_PROBLEMS]
-        if len(self._lines) > len(shown):
-            shown.append(f"and {len(self._lines) - len(shown)} more problems")
-        raise DataError(
-            "\n".join(shown), hint="`otelkit explain --save DIR` writes a bundle to compare with."
-        )
-
-
-def _manifest(problems: _Problems) -> Manifest | None:
+def _manifest(problems: Problems) -> Manifest | None:
     text = problems.text_of(MANIFEST)
     if text is None:
         return None
@@ -92,148 +81,109 @@ def _manifest(problems: _Problems) -> Manifest | None:
     except json.JSONDecodeError as error:
         problems.add(MANIFEST, f"is not JSON: {error.msg}", error.lineno)
     except ValidationError as error:
-        for message in _messages(error):
+        for message in messages(error):
             problems.add(MANIFEST, message)
     return None
 
 
-def _messages(error: ValidationError) -> list[str]:
-    return [
-        ": ".join(filter(None, (".".join(map(str, problem["loc"])), problem["msg"])))
-        for problem in error.errors(include_url=False)
-    ]
-
-
-def _unix_seconds(value: Any) -> Any:
-    """Unix seconds from a number, or from an ISO date and time with its offset."""
-    if isinstance(value, str):
-        try:
-            moment = datetime.fromisoformat(value)
-        except ValueError:
-            raise ValueError(
-                f"{value!r} is no time; write Unix seconds or 2026-03-01T14:00:00+01:00"
-            ) from None
-        if moment.tzinfo is None:
-            raise ValueError(f"{value!r} has no offset from UTC; write for instance {value}+00:00")
-        return moment.timestamp()
-    if isinstance(value, int | float) and abs(value) >= _LATEST_SECONDS:
-        raise ValueError(f"{value!r} is too large for Unix seconds; is it in milliseconds?")
-    return value
-
-
-_Time = Annotated[float, BeforeValidator(_unix_seconds), Field(allow_inf_nan=False)]
-
-
-_Share = Annotated[float, Field(ge=0, le=1)]
-
-
-class _ChangeLine(BaseModel):
-    """One line of ``changes.jsonl``."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    service: str = Field(min_length=1)
-    parameter: str = Field(min_length=1)
-    old: Any = UNSET
-    new: Any = UNSET
-    first_seen: _Time
-    last_seen: _Time | None = None
-    scope: str = ""
-    source: ChangeSource = ChangeSource.OBSERVED
-    workers: int = Field(default=1, ge=1)
-    origin: str = ""
-    effective_at: _Time | None = None
-    shares: tuple[_Share, _Share] | None = None
-
-
-def _changes(problems: _Problems) -> tuple[ParameterChange, ...]:
-    changes = []
-    for number, line in enumerate((problems.text_of(CHANGES) or "").split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            read = _ChangeLine.model_validate(json.loads(line))
-        except json.JSONDecodeError as error:
-            problems.add(CHANGES, f"is not JSON: {error.msg} at column {error.colno}", number)
-            continue
-        except ValidationError as error:
-            for message in _messages(error):
-                problems.add(CHANGES, message, number)
-            continue
-        if read.old is UNSET and read.new is UNSET:
-            problems.add(CHANGES, "has neither old nor new", number)
-        last_seen = read.first_seen if read.last_seen is None else read.last_seen
-        if last_seen < read.first_seen:
-            problems.add(CHANGES, "last_seen: lies before first_seen", number)
-        changes.append(ParameterChange(**dict(read) | {"last_seen": last_seen}))
-    return tuple(sorted(changes, key=lambda change: (change.first_seen, change.service, change.parameter)))
-
-
 class _Series:
-    """``series.csv``: rows checked one by one, then put on one grid."""
+    """The series: rows checked one by one, then put on one grid."""
 
-    def __init__(self, problems: _Problems, manifest: Manifest | None) -> None:
+    def __init__(self, problems: Problems, manifest: Manifest | None) -> None:
         self.warnings: list[str] = []
+        self.name = SERIES
+        self.complete = False
+        """Whether there are rows, all of them on one grid."""
         self._problems = problems
         self._manifest = manifest
         self._columns: list[str] = []
         self._rows: dict[str, dict[int, list[float]]] = {}
         """Service -> steps since the first time -> values by column."""
+        self._lines: dict[tuple[str, int], int] = {}
+        """Service and steps since the first time -> line."""
         self._first = 0.0
         self._length = 0
-        text = problems.text_of(SERIES)
-        if text is not None:
-            self._read(text)
+        self._read()
 
-    def _read(self, text: str) -> None:
-        rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+    def _read(self) -> None:
         cells: list[tuple[int, float, str, list[float]]] = []
-        try:
-            header = next(rows, [])
-            if not self._header(header):
-                return
-            for row in rows:
-                parsed = self._row(rows.line_num, row, len(header)) if row else None
+        header: list[str] = []
+        for number, row in self._found():
+            if not header:
+                header = [str(name) for name in row]
+                if not self._header(header):
+                    return
+            elif row:
+                parsed = self._row(number, row, len(header))
                 if parsed:
                     cells.append(parsed)
-        except csv.Error as error:
-            self._problems.add(SERIES, f"is not CSV: {error}", rows.line_num)
+        if not header:
+            return
         if not cells:
-            self._problems.add(SERIES, "holds no row that could be read")
+            self._problems.add(self.name, "holds no row that could be read")
         elif self._manifest is not None:
             self._place(cells, self._manifest)
 
+    def _found(self) -> Iterator[tuple[int, Sequence[Any]]]:
+        """The header, then each row, with its number in the file."""
+        directory = self._problems.directory
+        if (directory / PARQUET).exists():
+            self.name = PARQUET
+            if (directory / SERIES).exists():
+                self._problems.add(PARQUET, f"stands beside {SERIES}: which is it? Remove one of them")
+            parquet.demand()
+            try:
+                names, found = parquet.read(directory / PARQUET)
+            except (OSError, ValueError) as error:
+                self._problems.add(PARQUET, f"can't be read: {' '.join(str(error).split())}")
+                return
+            yield 1, names
+            yield from enumerate(found, 2)
+            return
+        text = self._problems.text_of(SERIES)
+        if text is None:
+            return
+        rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+        try:
+            yield 1, next(rows, [""])
+            for row in rows:
+                yield rows.line_num, row
+        except csv.Error as error:
+            self._problems.add(SERIES, f"is not CSV: {error}", rows.line_num)
+
     def _header(self, header: list[str]) -> bool:
         if header[:2] != ["time", "service"]:
-            self._problems.add(SERIES, "must begin with the columns time,service", 1)
+            self._problems.add(self.name, "must begin with the columns time,service", 1)
             return False
         self._columns = header[2:]
         for name in sorted({name for name in header if header.count(name) > 1}):
-            self._problems.add(SERIES, f"column {name} stands there twice", 1)
+            self._problems.add(self.name, f"column {name} stands there twice", 1)
         buckets = [name for name in self._columns if _BUCKET.fullmatch(name)]
         if buckets and "bucket_inf" not in buckets:
-            self._problems.add(SERIES, "has buckets but no bucket_inf, which counts the slowest calls", 1)
+            self._problems.add(self.name, "has buckets but no bucket_inf, which counts the slowest calls", 1)
         if not buckets and not any(_QUANTILE.fullmatch(name) for name in self._columns):
-            self._problems.add(SERIES, "has neither a quantile such as p99_seconds nor buckets", 1)
+            self._problems.add(self.name, "has neither a quantile such as p99_seconds nor buckets", 1)
         for name in self._columns:
             if not re.fullmatch("[a-z][a-z0-9_.+-]*", name):
-                self._problems.add(SERIES, f"column {name!r} has no name that otelkit knows", 1)
+                self._problems.add(self.name, f"column {name!r} has no name that otelkit knows", 1)
             elif not (name in COVARIATES or _BUCKET.fullmatch(name) or _QUANTILE.fullmatch(name)):
                 known = ", ".join(sorted(COVARIATES))
-                self.warnings.append(f"{SERIES}: column {name} is not used; covariates that are: {known}")
+                self.warnings.append(f"{self.name}: column {name} is not used; covariates that are: {known}")
         return True
 
-    def _row(self, line: int, row: list[str], width: int) -> tuple[int, float, str, list[float]] | None:
+    def _row(self, line: int, row: Sequence[Any], width: int) -> tuple[int, float, str, list[float]] | None:
         if len(row) != width:
-            self._problems.add(SERIES, f"has {len(row)} cells, the header has {width}", line)
+            self._problems.add(self.name, f"has {len(row)} cells, the header has {width}", line)
             return None
         faults = []
         time = _cell(row[0])
         if time is None or math.isnan(time):
             faults.append(f"time: {row[0]!r} is no number of Unix seconds")
-        elif time >= _LATEST_SECONDS:
+        elif time >= LATEST_SECONDS:
             faults.append(f"time: {row[0]} is too large for Unix seconds; is it in milliseconds?")
-        if self._manifest is not None and row[1] not in self._manifest.services:
+        if not isinstance(row[1], str):
+            faults.append(f"service: {row[1]!r} is no name")
+        elif self._manifest is not None and row[1] not in self._manifest.services:
             faults.append(f"service: {row[1]!r} is not in {MANIFEST}")
         values = []
         for name, text in zip(self._columns, row[2:], strict=True):
@@ -242,7 +192,7 @@ class _Series:
                 faults.append(f"{name}: {text!r} is no number of 0 or more")
             values.append(math.nan if value is None else value)
         for fault in faults:
-            self._problems.add(SERIES, fault, line)
+            self._problems.add(self.name, fault, line)
         return None if faults or time is None else (line, time, row[1], values)
 
     def _place(self, cells: list[tuple[int, float, str, list[float]]], manifest: Manifest) -> None:
@@ -256,23 +206,35 @@ class _Series:
                 SERIES, f"times reach from {reach}, with only {len(cells)} rows; is one wrong?"
             )
             return
-        lines: dict[tuple[str, int], int] = {}
+        lines = self._lines
+        latest: dict[str, float] = {}
+        unsorted = None
         for line, time, service, values in cells:
+            if time < latest.get(service, time):
+                unsorted = unsorted or line
+            latest[service] = max(time, latest.get(service, time))
             number = round((time - first) / step)
             if abs(first + number * step - time) > 0.01 * step:
                 message = f"time: {time:.3f} is not a whole number of steps of {step:g} s after {first:.3f}"
-                self._problems.add(SERIES, message, line)
+                self._problems.add(self.name, message, line)
             elif (service, number) in lines:
                 message = f"the same time and service stand in line {lines[service, number]}"
-                self._problems.add(SERIES, message, line)
+                self._problems.add(self.name, message, line)
             else:
                 lines[service, number] = line
                 self._rows.setdefault(service, {})[number] = values
+        if unsorted:
+            self.warnings.append(f"{self.name}:{unsorted}: rows are not in order of time; they were sorted")
         for service in sorted(set(manifest.services) - set(self._rows)):
-            self.warnings.append(f"{SERIES}: has no row of service {service}, which {MANIFEST} lists")
+            self.warnings.append(f"{self.name}: has no row of service {service}, which {MANIFEST} lists")
+        self.complete = True
+
+    def line_of(self, service: str, row: int) -> int | None:
+        """Where a row of the panel stands in the file."""
+        return self._lines.get((service, row))
 
     def panel(self) -> Panel:
-        """The panel; only when no problem was found."""
+        """The panel; only where the series are complete."""
         assert self._manifest is not None
         step = self._manifest.step_seconds
         return Panel(
@@ -284,6 +246,11 @@ class _Series:
             },
             dependencies={
                 name: entry.depends_on for name, entry in self._manifest.services.items() if entry.depends_on
+            },
+            controls={
+                name: entry.controls
+                for name, entry in self._manifest.services.items()
+                if entry.controls is not None
             },
         )
 
@@ -316,12 +283,12 @@ class _Series:
         )
 
 
-def _cell(text: str) -> float | None:
+def _cell(found: Any) -> float | None:
     """A number of 0 or more; NaN for an empty cell, None for anything else."""
-    if not text:
+    if found is None or found == "":
         return math.nan
     try:
-        value = float(text)
-    except ValueError:
+        value = float(found)
+    except (ValueError, TypeError):
         return None
     return value if math.isnan(value) or 0 <= value < math.inf else None
