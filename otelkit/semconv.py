@@ -189,6 +189,32 @@ verdict."""
 METRIC_CAUSAL_EDGE_CONFIDENCE: Final = "otelkit_causal_edge_confidence_ratio"
 """0 to 1 (1 - q of the change), with the labels of the edge."""
 
+METRIC_CHANGE_JUDGED: Final = "otelkit_change_judged_timestamp_seconds"
+"""Unix seconds up to which data went into the verdict; none while it is too early for one."""
+METRIC_CHANGE_DUE: Final = "otelkit_change_verdict_due_timestamp_seconds"
+"""Unix seconds at which the change is looked at next; none once its verdict is final."""
+METRIC_VERDICT_FLIPS: Final = "otelkit_verdict_flips"
+"""Counter by service and by the verdict that was given up and the one that took its place (labels ``old``,
+``new``)."""
+METRIC_CHANGES_EVICTED: Final = "otelkit_changes_evicted"
+"""Counter by service: changes that left the page because newer ones need their place."""
+METRIC_ANALYSER_ROUNDS: Final = "otelkit_analyser_rounds"
+"""Counter by outcome: ``done``, ``unreachable`` (Prometheus), ``failed``."""
+METRIC_ANALYSER_ROUND_SECONDS: Final = "otelkit_analyser_round_seconds"
+"""How long the newest round took."""
+METRIC_ANALYSER_CPU: Final = "otelkit_analyser_cpu_seconds"
+"""Counter: CPU time of all rounds."""
+METRIC_ANALYSER_DATA_TIMESTAMP: Final = "otelkit_analyser_data_timestamp_seconds"
+"""Unix seconds up to which the newest round that was done had data; 0 before the first."""
+METRIC_ANALYSER_STALE: Final = "otelkit_analyser_stale"
+"""1 while Prometheus does not answer, so that verdicts are those from before; else 0."""
+METRIC_ANALYSER_WAITING: Final = "otelkit_analyser_services_waiting"
+"""Services with changes to look at that the newest round had no time for."""
+METRIC_ANALYSER_FAULTS: Final = "otelkit_analyser_faults"
+"""Counter by service: analyses that ended in an error; the log has it."""
+METRIC_ANALYSER_ANNOTATIONS: Final = "otelkit_analyser_annotations"
+"""Counter by outcome of writing to Grafana: ``created``, ``updated``, ``failed``."""
+
 # --- metrics of others that presets read --------------------------------------------------------------------
 METRIC_HTTP_REQUEST_DURATION: Final = "http_request_duration_seconds"
 LABEL_HTTP_CODE: Final = "code"
@@ -254,6 +280,8 @@ LABEL_TITLE: Final = "title"
 LABEL_SUBTITLE: Final = "subtitle"
 LABEL_KIND: Final = "kind"
 LABEL_TARGET: Final = "target"
+VERDICT_TOO_EARLY: Final = "too early"
+"""Stands for the verdict while there is too little data after a change; the others are the causal engine's."""
 LABELS_OF_VERDICTS: Final = (
     LABEL_SERVICE,
     LABEL_PARAMETER,
@@ -343,12 +371,20 @@ def recorded_burn_rate(window: str) -> str:
     return f"service_slo:burn_rate:ratio_{window}"
 
 
+def recorded_broken_calls(window: str) -> str:
+    """How many calls broke an objective over a window."""
+    return f"service_slo:broken_calls:increase_{window}"
+
+
+RECORDED_BROKEN: Final = "service_slo:broken_calls:rate5m"
+"""Calls per second that broke an objective."""
 RECORDED_BUDGET_USE: Final = "service_slo:budget_use:rate5m"
 """Calls per second that broke an objective, divided by the share that may: burn rates are ratios of its
 means."""
 LABEL_SLO: Final = "slo"
 LABEL_SLO_WINDOW: Final = "slo_window"
 LABEL_BURN_ALERTS: Final = "burn_alerts"
+LABEL_MIN_CALLS: Final = "min_calls"
 RECORDED_REQUESTS: Final = "service:requests:rate"
 """Calls that ended, per second; the window follows (``service:requests:rate1m``), as in the next ones."""
 RECORDED_ERRORS: Final = "service:errors:rate"

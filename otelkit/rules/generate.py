@@ -12,6 +12,7 @@ from otelkit import semconv
 from otelkit.rules.families import Family, families, in_one_rule
 from otelkit.rules.objectives import (
     absences,
+    budgets,
     burn_windows,
     burning,
     levels,
@@ -116,8 +117,10 @@ def _context(spec: Spec, found: tuple[Family, ...]) -> dict[str, Any]:
         "splits": _splits(spec, found),
         "split_limit": spec.split_limit,
         "objectives": with_equal_labels(stated),
+        "budgets": budgets(stated),
         "burning": burns,
         "burn_windows": burn_windows(burns),
+        "long_windows": {one.alert.long for one in burns},
         "levels": with_equal_alerts(levels(found)),
         "absences": absences(found),
         "interval": evaluation_interval(ladder[0], spec),
@@ -127,6 +130,8 @@ def _context(spec: Spec, found: tuple[Family, ...]) -> dict[str, Any]:
         "quantile_name": _quantile_name,
         "quantile_text": semconv.quantile_text,
         "burn_rate_name": lambda window: semconv.recorded_burn_rate(str(window)),
+        "broken": semconv.RECORDED_BROKEN,
+        "broken_calls_name": lambda window: semconv.recorded_broken_calls(str(window)),
         "budget_use": semconv.RECORDED_BUDGET_USE,
         "infinite": Matcher("le", "=", "+Inf"),
         "requests": semconv.RECORDED_REQUESTS,

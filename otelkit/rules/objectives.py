@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -10,6 +11,7 @@ from otelkit import semconv
 from otelkit.rules.families import Family, any_of
 from otelkit.spec import (
     BURN_ALERTS,
+    DEFAULT_MIN_CALLS,
     Alert,
     BurnAlert,
     Duration,
@@ -38,6 +40,8 @@ class Objective:
         labels = {semconv.LABEL_SLO: self.slo.label, semconv.LABEL_SLO_WINDOW: str(self.slo.window)}
         if self.slo.burn_alerts is not None:
             labels[semconv.LABEL_BURN_ALERTS] = " ".join(alert.name for alert in self.slo.alerts)
+        if self.slo.min_calls != DEFAULT_MIN_CALLS:
+            labels[semconv.LABEL_MIN_CALLS] = str(self.slo.min_calls)
         return labels
 
     def recorded(self, series: str, *extra: Matcher) -> str:
@@ -73,6 +77,7 @@ class Burning:
     alert: BurnAlert
     window: Duration
     factor: str
+    min_calls: int
     matchers: str
     """PromQL matchers, without braces."""
 
@@ -123,6 +128,31 @@ def with_equal_labels(found: Sequence[Objective]) -> list[list[Objective]]:
     return list(grouped.values())
 
 
+def budgets(found: Sequence[Objective]) -> list[tuple[str, float]]:
+    """PromQL of the recorded rate of calls that broke an objective, and the share that may, for each budget.
+
+    By name of the objective, whatever metrics the calls were counted from; a name that stands for one budget
+    everywhere needs no list of services.
+    """
+    grouped: dict[tuple[str, float], list[str]] = {}
+    for objective in found:
+        grouped.setdefault((objective.slo.label, objective.slo.budget), []).extend(objective.names)
+    shared = Counter(label for label, _ in grouped)
+    return [
+        (
+            selector(
+                semconv.RECORDED_BROKEN,
+                (
+                    Matcher(semconv.LABEL_SLO, "=", label),
+                    *(_names(sorted(names)) if shared[label] > 1 else ()),
+                ),
+            ),
+            budget,
+        )
+        for (label, budget), names in sorted(grouped.items())
+    ]
+
+
 def with_equal_alerts(found: Sequence[Level]) -> list[list[Level]]:
     """Levels that one rule alerts on."""
     grouped: dict[Alert, list[Level]] = {}
@@ -135,19 +165,26 @@ def burning(found: Sequence[Objective]) -> list[Burning]:
     """The burn-rate alerts that the objectives call for."""
     alerts = []
     restricted = any(objective.slo.burn_alerts is not None for objective in found)
-    for window in sorted({objective.slo.window for objective in found}):
+    several = len({objective.slo.min_calls for objective in found}) > 1
+    for window, min_calls in sorted({(one.slo.window, one.slo.min_calls) for one in found}):
         wanted = {
-            alert for objective in found if objective.slo.window == window for alert in objective.slo.alerts
+            alert
+            for objective in found
+            if (objective.slo.window, objective.slo.min_calls) == (window, min_calls)
+            for alert in objective.slo.alerts
         }
         for alert in BURN_ALERTS:
             if alert not in wanted:
                 continue
             matchers = [Matcher(semconv.LABEL_SLO_WINDOW, "=", str(window))]
+            # Objectives that have every alert, or the default number of calls, carry no such label.
             if restricted:
-                # Objectives that have every alert carry no such label.
                 matchers.append(Matcher(semconv.LABEL_BURN_ALERTS, "=~", f"|.*{alert.name}.*"))
+            if several:
+                stated = "" if min_calls == DEFAULT_MIN_CALLS else str(min_calls)
+                matchers.append(Matcher(semconv.LABEL_MIN_CALLS, "=", stated))
             text = ",".join(str(matcher) for matcher in matchers)
-            alerts.append(Burning(alert, window, f"{alert.factor(window):g}", text))
+            alerts.append(Burning(alert, window, f"{alert.factor(window):g}", min_calls, text))
     return alerts
 
 

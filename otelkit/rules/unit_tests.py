@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import yaml
@@ -26,8 +26,17 @@ _PARTIAL_BOUNDS: Final = np.array([0.01, 0.02, 0.05, 0.1, np.inf])
 _ROLLOUT: Final = 300
 
 Test = dict[str, Any]
-Maker = Callable[[str], list[dict[str, str]]]
-"""Makes input series whose counters go on in a given way."""
+_PART: Final = "part"
+"""A label that keeps two sets of series of one service apart, as those of two processes are."""
+_BURN_RATE_OVER: Final = 300
+"""Seconds of calls that burn rates are made from."""
+
+
+class Maker(Protocol):
+    """Makes input series whose counters go on in a given way."""
+
+    def __call__(self, shape: str, calls: int = 60) -> list[dict[str, str]]:
+        """Series of so many calls per scrape; the shape is as in :meth:`Calls.latency`."""
 
 
 def unit_tests(spec: Spec, files: dict[str, str]) -> dict[str, str]:
@@ -229,7 +238,8 @@ def _changes(spec: Spec) -> Iterator[Test]:
 
 
 def _objectives(spec: Spec, comments: list[str]) -> Iterator[Test]:
-    """Each burn-rate alert fires while every call breaks the objective, and not while none does."""
+    """Each burn-rate alert fires while every call breaks the objective, not while none does, not for one call
+    alone, and ends soon after the breaking does."""
     for objective in objectives(families(spec)):
         member = _member(spec, objective.family, objective.names)
         try:
@@ -248,8 +258,17 @@ def _objectives(spec: Spec, comments: list[str]) -> Iterator[Test]:
         yield _test(
             spec, f"{title} is kept", kept(f"0+{{}}x{count}"), [_value(clock.at(count), firing, None)]
         )
-        checks = [_value(clock.at(count), firing, number)]
-        yield _test(spec, f"{title} is broken", broken(f"0+{{}}x{count}"), checks)
+        # The first to fire is the first to end, when its short window holds no broken call any more.
+        first = objective.slo.alerts[0]
+        over = count + clock.scrapes(first.short.seconds + 2 * _BURN_RATE_OVER + 2 * _step(spec).seconds)
+        own |= {"windows": first.name}
+        first_firing = f'ALERTS{{alertname="OtelkitErrorBudgetBurn",alertstate="firing",{_labels(own)}}}'
+        series = broken(f"0+{{}}x{count}") + kept(f"_x{count} 0+{{}}x{over - count}")
+        checks = [_value(clock.at(count), firing, number), _none(clock.at(over), first_firing)]
+        yield _test(spec, f"{title} is broken, and recovers", series, checks)
+        if slo.min_calls > 1:
+            checks = [_value(clock.at(clock.scrapes(minute * 60)), firing, None) for minute in (2, 4, 6)]
+            yield _test(spec, f"{title} is broken by one call", broken("0+{}x1", 1), checks)
 
 
 def _opposites(
@@ -266,12 +285,17 @@ def _opposites(
     """
     if seconds is None:
         failed = parse_matchers(matching_calls) if matching_calls else member.errors
-        good, bad = Calls(member, family, not_matching(failed)), Calls(member, family, matching(failed))
-        return (lambda shape: good.latency({0: 60}, shape)), (lambda shape: bad.latency({0: 60}, shape))
-    calls = Calls(member, family, not_matching(member.errors) if member.errors else {})
-    if calls.bounds[0] * member.seconds_per_unit > seconds:
-        raise ValueError(f"{seconds:g} s lies below the first bucket bound")
-    return (lambda shape: calls.latency({0: 60}, shape)), (lambda shape: calls.latency({-1: 60}, shape))
+        good, bad = not_matching(failed), matching(failed)
+        slow = 0
+    else:
+        good = bad = not_matching(member.errors) if member.errors else {}
+        slow = -1
+        if Calls(member, family).bounds[0] * member.seconds_per_unit > seconds:
+            raise ValueError(f"{seconds:g} s lies below the first bucket bound")
+    return (
+        lambda shape, calls=60: Calls(member, family, good | {_PART: "kept"}).latency({0: calls}, shape),
+        lambda shape, calls=60: Calls(member, family, bad | {_PART: "broken"}).latency({slow: calls}, shape),
+    )
 
 
 def _levels(spec: Spec, comments: list[str]) -> Iterator[Test]:

@@ -6,13 +6,14 @@ from otelkit.spec.durations import Duration
 from otelkit.spec.loader import SPEC_FILE, load_spec, parse_spec
 from otelkit.spec.matchers import Matcher, parse_matchers, selector
 from otelkit.spec.model import Latency, Links, Service, Spec
-from otelkit.spec.objectives import BURN_ALERTS, Alert, BurnAlert, Parameter, Slo
+from otelkit.spec.objectives import BURN_ALERTS, DEFAULT_MIN_CALLS, Alert, BurnAlert, Parameter, Slo
 from otelkit.spec.presets import PRESETS, Preset, Series
 from otelkit.spec.resolved import ServiceMetrics
 from otelkit.spec.schema import json_schema, json_schema_text
 
 __all__ = [
     "BURN_ALERTS",
+    "DEFAULT_MIN_CALLS",
     "PRESETS",
     "SPEC_FILE",
     "Alert",

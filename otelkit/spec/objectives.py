@@ -28,6 +28,10 @@ def _recorded(quantile: float) -> float:
 
 
 Matchers = Annotated[str, AfterValidator(_checked_matchers)]
+MinCalls = Annotated[int, Field(ge=1)]
+
+DEFAULT_MIN_CALLS: Final = 5
+"""More than one failing call makes with three retries of its client: nobody is woken for that."""
 
 
 class Strict(BaseModel):
@@ -81,6 +85,11 @@ class Slo(Strict):
         description="Which burn-rate alerts to write; all that make sense if not given.",
     )
 
+    min_calls: MinCalls = Field(
+        default=DEFAULT_MIN_CALLS,
+        description="Alerts need at least this many calls that broke the objective, over their long window.",
+    )
+
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
         if (self.latency is None) == (self.errors is None):
@@ -124,6 +133,10 @@ class Alert(Strict):
         default=Duration.parse("5m"), alias="for", description="How long it must last before the alert fires."
     )
     severity: Severity = Field(default="ticket", description="Where Alertmanager sends it.")
+    min_calls: MinCalls = Field(
+        default=DEFAULT_MIN_CALLS,
+        description="Fires only if at least this many calls failed in its window (for latency: ended).",
+    )
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:

@@ -35,7 +35,7 @@ def test_burn_rates_are_those_of_thirty_days() -> None:
     alerts = alerts_of("services: [{name: a, slos: [{errors: 0.1%}]}]")
     burning = [rule for rule in alerts if rule["alert"] == "OtelkitErrorBudgetBurn"]
     found = [
-        (rule["labels"]["windows"], rule["labels"]["severity"], rule["expr"].split("> ")[-1])
+        (rule["labels"]["windows"], rule["labels"]["severity"], re.search(r"> (\S+)", rule["expr"])[1])
         for rule in burning
     ]
     assert found == [
@@ -44,6 +44,28 @@ def test_burn_rates_are_those_of_thirty_days() -> None:
         ("2h/1d", "ticket", "3"),
         ("6h/3d", "ticket", "1"),
     ]
+
+
+def test_few_calls_are_no_evidence() -> None:
+    """One failed call in a quiet night is a large share of it, and no reason to wake anybody."""
+    spec = """
+services:
+  - {name: a}
+  - {name: b, slos: [{errors: 0.1%, min_calls: 20}]}
+  - {name: c, slos: [{errors: 0.1%, min_calls: 1}]}
+slos: [{errors: 0.1%}]
+alerts: [{errors_above: 1%}, {latency_above: 1s, min_calls: 30}, {errors_above: 1%, name: any, min_calls: 1}]
+"""
+    alerts = alerts_of(spec)
+    paging = [rule["expr"] for rule in alerts if rule["labels"].get("windows") == "5m/1h"]
+    assert [re.findall(r'min_calls="(\d*)"', expr)[0] for expr in paging] == ["1", "", "20"]
+    assert "broken_calls" not in paging[0]
+    assert paging[1].endswith('service_slo:broken_calls:increase_1h{slo_window="30d",min_calls=""} > 4.5')
+    assert paging[2].endswith('service_slo:broken_calls:increase_1h{slo_window="30d",min_calls="20"} > 19.5')
+    levels = {rule["labels"]["alert_on"]: rule["expr"] for rule in alerts if "alert_on" in rule["labels"]}
+    assert levels["errors"].endswith('service:errors:rate5m{service=~"a|b|c"} * 300 > 4.5')
+    assert levels["p95"].endswith('service:requests:rate5m{service=~"a|b|c"} * 300 > 29.5')
+    assert levels["any"].endswith("> 0.01")
 
 
 def test_every_alert_says_where_to_look() -> None:
@@ -224,13 +246,32 @@ def test_generated_tests_pass(name: str, promtool_binary: Path) -> None:
 
 
 @pytest.mark.prometheus
-def test_a_wrong_rule_fails_its_generated_test(promtool_binary: Path, tmp_path: Path) -> None:
-    """Tests that pass whatever the rules say would be worse than none."""
-    folder = Path(__file__).parent / "golden" / "http" / "rules"
+@pytest.mark.parametrize(
+    ("example", "mistake", "tests", "said"),
+    [
+        ("http", ("histogram_quantile(0.95", "histogram_quantile(0.9"), "steady", "p95"),
+        ("objectives", ("> 4.5", "> 0"), "by one call", "OtelkitErrorBudgetBurn"),
+        ("objectives", ("and service_slo:burn_rate:ratio_5m", "and service_slo:burn_rate:ratio_1h"),
+         "recovers", "OtelkitErrorBudgetBurn"),
+        ("objectives", ("> 14.4", "> 1e9"), "recovers", "OtelkitErrorBudgetBurn"),
+    ],
+)  # fmt: skip
+def test_a_wrong_rule_fails_its_generated_test(
+    example: str, mistake: tuple[str, str], tests: str, said: str, promtool_binary: Path, tmp_path: Path
+) -> None:
+    """Tests that pass whatever the rules say would be worse than none.
+
+    A wrong quantile; one failed call at night that pages; a page that does not end when the trouble does; and
+    one that never comes.
+    """
+    folder = Path(__file__).parent / "golden" / example / "rules"
     (tmp_path / "tests").mkdir()
-    for path in folder.rglob("*.yaml"):
-        text = path.read_text().replace("histogram_quantile(0.95", "histogram_quantile(0.9")
-        (tmp_path / path.relative_to(folder)).write_text(text)
-    command = [promtool_binary, "test", "rules", tmp_path / "tests" / "otelkit.test.yaml"]
+    for path in folder.glob("*.yaml"):
+        text = path.read_text()
+        (tmp_path / path.name).write_text(text.replace(*mistake))
+    document = yaml.safe_load((folder / "tests" / "otelkit.test.yaml").read_text())
+    document["tests"] = [test for test in document["tests"] if tests in test["name"]]
+    (tmp_path / "tests" / "some.test.yaml").write_text(yaml.safe_dump(document))
+    command = [promtool_binary, "test", "rules", tmp_path / "tests" / "some.test.yaml"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode != 0 and "p95" in done.stdout + done.stderr
+    assert document["tests"] and done.returncode != 0 and said in done.stdout + done.stderr
