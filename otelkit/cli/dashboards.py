@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from otelkit.cli.options import DEFAULT_PROMETHEUS, Moment, SpecOption, prometheus_option, spec_option
-from otelkit.errors import UsageError
+from otelkit.errors import OtelkitError, UsageError
 
 _FINDING: Final = 3
 _TOKEN: Final = "GRAFANA_TOKEN"
@@ -130,20 +130,28 @@ def push(
 ) -> None:
     """Put dashboards into a Grafana, by its HTTP API. Shows what it would do; --yes does it.
 
-    The token of a service account is read from the environment variable GRAFANA_TOKEN. Exit code 3: a
-    dashboard was
-    left alone because somebody edited it in Grafana.
+    The token of a service account is read from the environment variable GRAFANA_TOKEN. New dashboards go
+    into the folder; those that are there stay in theirs unless --folder is given. Exit code 3: a dashboard
+    was left alone because somebody edited it in Grafana; 1: Grafana refused one.
     """
     from otelkit.dashboards.push import Action, Grafana
 
     documents = _selected(spec, source, names)
+    move = context.get_parameter_source("folder_uid") is not click.core.ParameterSource.DEFAULT
     with Grafana(url, os.environ.get(_TOKEN, "")) as grafana:
         if yes:
             steps = grafana.push(
-                documents, folder_uid=folder_uid, folder_title=folder_title, message=message, force=force
+                documents,
+                folder_uid=folder_uid,
+                folder_title=folder_title,
+                message=message,
+                force=force,
+                move=move,
             )
         else:
-            steps = grafana.plan(documents, force=force)
+            steps = grafana.plan(documents, folder_uid=folder_uid if move else None, force=force)
+            if any(one.action is Action.CREATE for one in steps) and not grafana.has_folder(folder_uid):
+                click.echo(f"folder {folder_uid!r} is not there and would be created", err=True)
     if form == "json":
         done = [
             {
@@ -163,6 +171,8 @@ def push(
             )
     if not yes:
         click.echo("nothing was changed; --yes does what is listed", err=True)
+    if any(one.action is Action.FAILED for one in steps):
+        context.exit(OtelkitError.exit_code)
     if any(one.action is Action.CONFLICT for one in steps):
         context.exit(_FINDING)
 

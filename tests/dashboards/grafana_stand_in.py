@@ -23,6 +23,8 @@ class Store:
     versions: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """uid -> versions, oldest first: dashboard, message, folderUid."""
     provisioned: set[str] = field(default_factory=set)
+    refused: set[str] = field(default_factory=set)
+    """Uids of dashboards that are said to be wrong."""
     writes: list[tuple[str, str]] = field(default_factory=list)
     """Method and path of every request that changes something."""
 
@@ -86,6 +88,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         uid = body["dashboard"]["uid"]
         if body["folderUid"] not in self.store.folders:
             self._answer(400, {"message": "folder not found"})
+            return
+        if uid in self.store.refused:
+            self._answer(400, {"message": "Dashboard is not valid"})
             return
         versions = self.store.versions.setdefault(uid, [])
         if versions and not body["overwrite"] and body["dashboard"]["version"] != len(versions):

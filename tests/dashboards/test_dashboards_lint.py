@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from otelkit.dashboards import documents, lint, unknown_metrics
+from otelkit.dashboards.queries import metrics_asked
 from otelkit.spec import Spec
 
 Change = Callable[[dict[str, Any]], Any]
@@ -50,6 +51,9 @@ FAULTS: dict[str, tuple[Change, str]] = {
         lambda d: d["templating"]["list"].append({"name": "spare", "type": "custom"}),
         "variable 'spare' is not used",
     ),
+    "no PromQL": (_expr('sum(({service=~"$service"})'), "is no PromQL"),
+    "a plugin's panel": (lambda d: _panel(d).update(type="acme-panel"), "needs the plugin 'acme-panel'"),
+    "a panel of old": (lambda d: _panel(d).update(type="graph"), "use grafanalib's TimeSeries"),
     "same refId": (lambda d: _panel(d)["targets"].append(_panel(d)["targets"][0]), "is used 2 times"),
 }
 
@@ -78,3 +82,52 @@ def test_metrics_are_judged_by_a_prometheus_where_one_is_given() -> None:
     _expr("otelkit_generations_in_flight")(document)
     findings = unknown_metrics(document, known={"otelkit_queue_depth"})
     assert any("'otelkit_generations_in_flight'" in finding for finding in findings)
+
+
+@pytest.mark.parametrize(
+    ("expr", "fine"),
+    [
+        ("service:p99_time_to_first_chunk_seconds:quantile_1m", True),
+        ("service:latency_seconds:rate30s", True),
+        ("service_slo:burn_rate:ratio_1h", True),
+        ("service:cpu_seconds:rate5m", True),
+        ("node_load1 + my_otelkit_thing", True),
+        ('up{x="otelkit_nothing"}', True),
+        ("sum by (gen_ai_request_model) (up)", True),
+        ("service:p99_latency_secs:quantile_1m", False),
+        ("service:error:rate5m", False),
+        ("gen_ai_client_operation_duration_secnds_count", False),
+    ],
+)
+def test_only_slips_in_names_of_ours_are_refused(expr: str, fine: bool) -> None:
+    """A dashboard over a user's own rules could not be generated, or a slip would be an empty panel."""
+    document = copy.deepcopy(documents(Spec())["otelkit-overview"])
+    _expr(expr)(document)
+    assert (unknown_metrics(document) == []) is fine
+
+
+@pytest.mark.parametrize(
+    ("expr", "names"),
+    [
+        ("sum by (job) (rate(a_total{b='c'}[5m])) / on (job) group_left (x) d:e:f", {"a_total", "d:e:f"}),
+        ("sum(a) by (b) > bool 1e5 and c offset 5m unless d @ end()", {"a", "c", "d"}),
+        ('label_replace(a, "b", "$1", "c", "(d)") # e', {"a"}),
+        ("max_over_time(vllm:num_requests_running[1h:5m]) * Inf", {"vllm:num_requests_running"}),
+        ('{__name__=~"a.*"} + $metric + ${metric:raw}', set()),
+    ],
+)
+def test_metrics_are_told_from_everything_else_in_a_query(expr: str, names: set[str]) -> None:
+    """Labels and functions would be reported as metrics that nobody has."""
+    assert metrics_asked(expr) == names
+
+
+@pytest.mark.parametrize(
+    "expr",
+    ["$metric", "rate($metric[$__rate_interval])", "topk($n, up)", "x offset $ago", "sum(${metric:raw})",
+     "1 - $objective", 'x{le="$bound"}', "avg_over_time(x[$__range:$__interval])", "[[metric]] > 1"],
+)  # fmt: skip
+def test_variables_are_no_faults_of_syntax(expr: str) -> None:
+    """Every templated dashboard would be full of findings."""
+    document = copy.deepcopy(documents(Spec())["otelkit-overview"])
+    _expr(expr)(document)
+    assert not any("no PromQL" in finding for finding in lint(document))

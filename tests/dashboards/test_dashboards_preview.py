@@ -21,7 +21,8 @@ from otelkit.dashboards import documents
 from otelkit.dashboards.grafana import panels_of
 from otelkit.dashboards.preview import PrometheusApi, Span, render_preview
 from otelkit.dashboards.preview.frames import legend_text, table_frame, transform
-from otelkit.dashboards.preview.variables import Variables
+from otelkit.dashboards.preview.prometheus import QueryError
+from otelkit.dashboards.preview.variables import Variables, resolve
 from otelkit.errors import BackendUnreachable, OtelkitError, UsageError
 
 pytestmark = pytest.mark.timeout(300)
@@ -239,7 +240,7 @@ def test_an_unknown_variable_is_refused(filled: FilledPrometheus) -> None:
         _render(filled, documents(SPEC)["otelkit-causal"], servce=["chat"])
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:9", "http://prometheus.invalid"])
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9", "http://prometheus.invalid", "http://[", "9090"])
 def test_a_prometheus_that_does_not_answer(url: str) -> None:
     """The user would see a stack of HTTP internals, and a script the wrong exit code."""
     with PrometheusApi(url) as api, pytest.raises(BackendUnreachable, match="no answer"):
@@ -268,6 +269,44 @@ def test_an_address_that_is_not_prometheus() -> None:
 def test_variables_are_put_in_as_grafana_does(text: str, replaced: str) -> None:
     """A query would differ from the one that Grafana runs."""
     assert Variables({"service": "chat"}).replace(text) == replaced
+
+
+@pytest.mark.parametrize(
+    ("regex", "values"),
+    [
+        ("", ["a-1", "B-2", "c"]),
+        ("/^(?!.*1).*$/", ["B-2", "c"]),
+        ("/b/i", ["B-2"]),
+        ("/(.*)-/", ["a", "B"]),
+        ("/(?<text>.)-(?<value>.)/", ["1", "2"]),
+        ("-", ["a-1", "B-2"]),
+        ("/(/", ["a-1", "B-2", "c"]),
+    ],
+)
+def test_regexes_of_variables_are_javascripts(regex: str, values: list[str]) -> None:
+    """A variable would have other values than in Grafana, or the preview end in a traceback."""
+    template = {"name": "x", "type": "query", "query": "label_values(up, x)", "regex": regex, "multi": True}
+    answer = httpx.Response(200, json={"status": "success", "data": ["a-1", "B-2", "c"]})
+    api = PrometheusApi("http://x", httpx.Client(transport=httpx.MockTransport(lambda request: answer)))
+    found = resolve({"templating": {"list": [template]}}, api, 0, 1, {"x": values})
+    assert [problem for problem in found.problems if "none of its values" in problem] == []
+    assert any("regex" in problem for problem in found.problems) is (regex == "/(/")
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (httpx.Response(200, json=[]), BackendUnreachable),
+        (httpx.Response(200, json={"status": "success"}), BackendUnreachable),
+        (httpx.Response(401, text="no"), BackendUnreachable),
+        (httpx.Response(503, json={"status": "error", "error": "query timed out"}), QueryError),
+    ],
+)
+def test_answers_that_are_no_data(answer: httpx.Response, error: type[Exception]) -> None:
+    """A proxy's page or a refusal would be a traceback instead of a sentence."""
+    api = PrometheusApi("http://x", httpx.Client(transport=httpx.MockTransport(lambda request: answer)))
+    with pytest.raises(error):
+        api.at("up", 0)
 
 
 @pytest.mark.parametrize(

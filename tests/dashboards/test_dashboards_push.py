@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
+import httpx
 import pytest
 from click.testing import CliRunner, Result
 from grafana_stand_in import TOKEN, Store, grafana_stand_in
 
 from otelkit.cli.main import cli
 from otelkit.dashboards import documents
+from otelkit.dashboards.push import Action, Grafana, Step
 from otelkit.errors import BackendUnreachable, OtelkitError, UsageError
 from otelkit.spec import Spec
 
@@ -41,6 +44,7 @@ def test_without_yes_nothing_is_changed(server: tuple[str, Store]) -> None:
     result = _push(url)
     assert result.exit_code == 0
     assert _actions(result) == dict.fromkeys(NAMES, "create")
+    assert "folder 'otelkit' is not there and would be created" in result.stderr
     assert "nothing was changed" in result.stderr
     assert store.writes == []
 
@@ -97,8 +101,6 @@ def test_an_edit_between_plan_and_push_is_kept(
     server: tuple[str, Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two people who deploy at once would overwrite each other."""
-    from otelkit.dashboards.push import Grafana
-
     url, store = server
     _push(url, "--yes")
     store.versions["otelkit-causal"][-1]["dashboard"]["title"] = "of an older release"
@@ -110,10 +112,26 @@ def test_an_edit_between_plan_and_push_is_kept(
         return steps
 
     monkeypatch.setattr(Grafana, "plan", plan_then_somebody_edits)
-    with pytest.raises(OtelkitError, match="changed by someone else") as raised:
-        _push(url, "--yes")
-    assert "run again" in raised.value.hint
+    result = _push(url, "--yes")
+    assert result.exit_code == 3
+    assert "changed by someone else" in result.stdout
     assert store.newest("otelkit-causal")["title"] == "just now"
+
+
+def test_a_dashboard_stays_in_the_folder_that_somebody_put_it_into(server: tuple[str, Store]) -> None:
+    """Every release would undo how a team has sorted its dashboards; or a folder asked for be ignored."""
+    url, store = server
+    _push(url, "--yes")
+    last = store.versions["otelkit-causal"][-1]
+    last["folderUid"] = "theirs"
+    store.folders["theirs"] = "Theirs"
+    assert _actions(_push(url))["otelkit-causal"] == "unchanged"
+    last["dashboard"]["title"] = "of an older release"
+    assert _push(url, "--yes").exit_code == 0
+    assert store.versions["otelkit-causal"][-1]["folderUid"] == "theirs"
+    assert _actions(_push(url, "--folder", "otelkit"))["otelkit-causal"] == "update"
+    assert _push(url, "--yes", "--folder", "otelkit").exit_code == 0
+    assert store.versions["otelkit-causal"][-1]["folderUid"] == "otelkit"
 
 
 def test_provisioned_dashboards_are_left_to_their_files(server: tuple[str, Store]) -> None:
@@ -149,3 +167,114 @@ def test_json_for_scripts(server: tuple[str, Store]) -> None:
     answer = json.loads(_push(server[0], "--yes", "--format", "json").stdout)
     assert (answer["version"], answer["done"]) == (1, True)
     assert [one["version"] for one in answer["dashboards"]] == [1, 1]
+
+
+Answer = tuple[int, Any]
+NOT_FOUND: Answer = (404, {"message": "Dashboard not found"})
+MADE: Answer = (200, {"version": 1})
+
+
+def _answering(reads: Answer, writes: Answer = MADE, folders: Answer = MADE) -> httpx.Client:
+    def answer(request: httpx.Request) -> httpx.Response:
+        status, content = (
+            reads if request.method == "GET" else folders if "/folders" in request.url.path else writes
+        )
+        if isinstance(content, str):
+            return httpx.Response(status, text=content, headers={"Location": "/login"})
+        return httpx.Response(status, json=content)
+
+    return httpx.Client(transport=httpx.MockTransport(answer))
+
+
+def _steps(client: httpx.Client) -> list[Step]:
+    pushed = [document for uid, document in documents(Spec()).items() if uid in NAMES]
+    with Grafana("http://user:secret@grafana.test/x", "t", client) as grafana:
+        return grafana.push(pushed, folder_uid="f", folder_title="F", message="")
+
+
+@pytest.mark.parametrize(
+    ("reads", "error", "said"),
+    [
+        ((401, {"message": "no"}), UsageError, "401: no"),
+        ((403, {"message": "no"}), UsageError, "403: no"),
+        ((429, {"message": "slow down"}), BackendUnreachable, "429: slow down"),
+        ((500, {"message": "broken"}), OtelkitError, "500: broken"),
+        ((502, "<html>"), BackendUnreachable, "answers 502"),
+        ((503, {"message": "starting"}), BackendUnreachable, "503: starting"),
+        ((404, "<html>"), BackendUnreachable, "not as Grafana does"),
+        ((404, {"error": "no such page"}), BackendUnreachable, "not as Grafana does"),
+        ((302, ""), BackendUnreachable, "leads to /login"),
+        ((200, "<html>"), BackendUnreachable, "not as Grafana does"),
+        ((200, []), BackendUnreachable, "not as Grafana does"),
+        ((200, {}), BackendUnreachable, "not as Grafana does"),
+        ((200, None), BackendUnreachable, "not as Grafana does"),
+        ((200, '"hello"'), BackendUnreachable, "not as Grafana does"),
+    ],
+)
+def test_answers_that_stop_a_push(reads: Answer, error: type[OtelkitError], said: str) -> None:
+    """Something else at the address would be taken for an empty Grafana, or be a traceback."""
+    with pytest.raises(error, match=said) as raised:
+        _steps(_answering(reads))
+    assert raised.value.hint
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("writes", "action", "said"),
+    [
+        ((412, {"message": "changed", "status": "version-mismatch"}), Action.CONFLICT, "412: changed"),
+        ((500, {"message": "broken"}), Action.FAILED, "500: broken"),
+        ((400, {"message": "bad uid"}), Action.FAILED, "400: bad uid"),
+        ((200, {}), Action.FAILED, "not as Grafana does"),
+        ((503, "<html>"), Action.FAILED, "answers 503"),
+    ],
+)
+def test_a_refused_dashboard_is_one_line_of_the_result(writes: Answer, action: Action, said: str) -> None:
+    """What was pushed before it would not be told, and what comes after it not be pushed."""
+    steps = _steps(_answering(NOT_FOUND, writes))
+    assert [one.action for one in steps] == [action] * len(NAMES)
+    assert all(said in one.reason for one in steps)
+
+
+def test_the_others_are_pushed_and_the_exit_code_tells(server: tuple[str, Store]) -> None:
+    """One bad dashboard would keep all others from being rolled out."""
+    url, store = server
+    store.refused.add("otelkit-causal")
+    result = _push(url, "--yes")
+    assert result.exit_code == 1
+    assert _actions(result) == {"otelkit-causal": "failed", "otelkit-runbook": "create"}
+    assert set(store.versions) == {"otelkit-runbook"}
+
+
+def test_a_token_that_may_not_write_is_said_at_once() -> None:
+    """The same refusal for every dashboard would hide what to do about it."""
+    with pytest.raises(UsageError, match="403: viewer"):
+        _steps(_answering(NOT_FOUND, (403, {"message": "viewer"})))
+
+
+def test_a_folder_whose_title_is_taken() -> None:
+    """The user would be told to run again, for ever."""
+    with pytest.raises(OtelkitError, match="409: exists") as raised:
+        _steps(_answering(NOT_FOUND, folders=(409, {"message": "exists"})))
+    assert "--folder UID" in raised.value.hint
+
+
+def test_a_token_is_never_shown() -> None:
+    """A secret would stand in a build's log: HTTP libraries repeat headers that they refuse."""
+    assert [one.action for one in _plan_with_token("glsa_x\n")] == [Action.CREATE] * len(NAMES)
+    with pytest.raises(UsageError, match="GRAFANA_TOKEN") as raised:
+        _plan_with_token("glsa\nx")
+    assert "glsa" not in str(raised.value)
+
+
+def _plan_with_token(token: str) -> list[Step]:
+    client = _answering(NOT_FOUND)
+    with Grafana("http://grafana.test", token, client) as grafana:
+        return grafana.plan([document for uid, document in documents(Spec()).items() if uid in NAMES])
+
+
+@pytest.mark.parametrize("url", ["localhost:3000", "http://", "http://[", "http://127.0.0.1:99999"])
+def test_addresses_that_are_none(url: str) -> None:
+    """A slip in an address would be a traceback."""
+    with pytest.raises(BackendUnreachable, match="no answer"):
+        _push(url)

@@ -70,19 +70,20 @@ class PrometheusApi:
     def _get(self, path: str, parameters: Mapping[str, str | float]) -> Any:
         try:
             answer = self._client.get(self.url + path, params=dict(parameters))
-            body = answer.json()
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             raise BackendUnreachable(
                 f"{self.url}: no answer: {error or type(error).__name__}",
                 hint="Is Prometheus running there? --prometheus URL names another.",
             ) from None
+        try:
+            body = answer.json()
         except ValueError:
             raise BackendUnreachable(
                 f"{self.url}: answers {answer.status_code}, but not as Prometheus does",
                 hint="Is the address that of Prometheus itself? --prometheus URL names another.",
             ) from None
-        if not isinstance(body, dict) or "status" not in body:
-            raise BackendUnreachable(f"{self.url}: answers {answer.status_code}, but not as Prometheus does")
-        if body["status"] != "success":
+        if isinstance(body, dict) and body.get("status") == "error":
             raise QueryError(str(body.get("error", answer.text)))
+        if not isinstance(body, dict) or body.get("status") != "success" or "data" not in body:
+            raise BackendUnreachable(f"{self.url}: answers {answer.status_code}, but not as Prometheus does")
         return body["data"]
