@@ -9,6 +9,7 @@ from datetime import datetime
 
 import click
 
+from otelkit.cli.columns import columns
 from otelkit.cli.options import (
     DEFAULT_PROMETHEUS,
     Moment,
@@ -86,7 +87,6 @@ def _change_text(change: ParameterChange) -> str:
 
 
 def _table(changes: Sequence[ParameterChange]) -> str:
-    """Columns padded to their widest cell: readable, and still lines that grep and awk can take."""
     rows = [("at", "service", "change", "scope", "source", "workers", "rollout")]
     for change in changes:
         at = datetime.fromtimestamp(change.first_seen).astimezone()
@@ -102,7 +102,4 @@ def _table(changes: Sequence[ParameterChange]) -> str:
                 f"{rollout:.0f} s" if rollout else "-",
             )
         )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+    return columns(rows)

@@ -13,6 +13,7 @@ from otelkit import __version__
 from otelkit.errors import OtelkitError
 
 _VERBS: Final[Mapping[str, str]] = {
+    "analyse": "otelkit.cli.analyse",
     "changes": "otelkit.cli.changes",
     "check": "otelkit.cli.check",
     "dashboards": "otelkit.cli.dashboards",

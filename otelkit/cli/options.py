@@ -6,7 +6,8 @@ import importlib.util
 import re
 import time
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
+from datetime import time as clock_time
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -73,12 +74,37 @@ def prometheus_option(function: _F) -> _F:
         metavar="URL",
         envvar="OTELKIT_PROMETHEUS",
         show_envvar=True,
-        help=f"Address of Prometheus; else prometheus: of the spec, else {DEFAULT_PROMETHEUS}.",
+        help="Address of Prometheus, or of Thanos, Mimir or VictoriaMetrics; else prometheus: of the spec, else "
+        f"{DEFAULT_PROMETHEUS}.",
     )(function)
 
 
+def header_option(function: _F) -> _F:
+    """``--header NAME=VALUE``, passed on as a dictionary named ``headers``."""
+    return click.option(
+        "--header",
+        "headers",
+        metavar="NAME=VALUE",
+        multiple=True,
+        callback=_headers,
+        help="Send this header with each question (X-Scope-OrgID=TENANT for Mimir); may be repeated. Secrets "
+        "belong into the environment: OTELKIT_PROMETHEUS_TOKEN, or _USERNAME and _PASSWORD, or _HEADERS.",
+    )(function)
+
+
+def _headers(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for one in given:
+        match = re.match(r"\s*([A-Za-z0-9!#$%&'*+.^_`|~-]+)\s*[=:]\s*(.*?)\s*$", one)
+        if match is None:
+            raise click.BadParameter("has no name and value; write for instance X-Scope-OrgID=team-a")
+        found[match[1]] = match[2]
+    return found
+
+
 class Moment(click.ParamType[float]):
-    """Unix seconds, an ISO date and time, ``now``, or an age such as ``6h``; converts to Unix seconds."""
+    """Unix seconds, an ISO date and time, a time of day, ``now``, or an age such as ``6h``; converts to Unix
+    seconds. A time of day is the last one that has been."""
 
     name = "time"
 
@@ -95,8 +121,33 @@ class Moment(click.ParamType[float]):
         except ValueError:
             pass
         try:
+            if re.fullmatch(r"\d{1,2}:\d{2}(:\d{2})?", text):
+                return _last(clock_time.fromisoformat(text.zfill(5 if len(text) < 6 else 8)))
             return datetime.fromisoformat(text).timestamp()
         except ValueError:
             self.fail(
-                f"{text!r} is no time; write for instance 6h, 2026-03-01T14:00 or Unix seconds", param, ctx
+                f"{text!r} is no time; write for instance 6h, 14:03, 2026-03-01T14:00 or Unix seconds",
+                param,
+                ctx,
             )
+
+
+def _last(moment: clock_time) -> float:
+    """Unix seconds at which it last was this time of day."""
+    now = datetime.now()
+    at = datetime.combine(now.date(), moment)
+    return (at if at <= now else at - timedelta(days=1)).timestamp()
+
+
+class Span(click.ParamType[float]):
+    """A length of time as Prometheus writes it, such as ``15s``; converts to seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        try:
+            return Duration.parse(str(value).strip()).seconds
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
