@@ -87,7 +87,11 @@ def rules(
 def everything(context: click.Context, spec: SpecOption, check: bool) -> None:
     """Rules with their tests, dashboards and the stack, each into its usual folder."""
     findings = False
-    parts = ((rules, {"with_tests": True}), (generate_dashboards.command, {}), (generate_compose.command, {}))
+    parts: tuple[tuple[click.Command, dict[str, bool]], ...] = (
+        (rules, {"with_tests": True}),
+        (generate_dashboards.command, {}),
+        (generate_compose.command, {}),
+    )
     for part, options in parts:
         try:
             context.invoke(part, spec=spec, check=check, **options)

@@ -29,6 +29,8 @@ LONG_ANSWER: Final = 12
 UTILISATION: Final = 0.5
 """Share of what the machine carries: whoever looks at the dashboards works on the same machine."""
 MEASURING_SECONDS: Final = 5.0
+LOW_RATE: Final = 2.0
+"""Requests a second below which the machine is measured again after each round: it may have been busy."""
 _AGAIN_AFTER_SECONDS: Final = 5.0
 
 
@@ -82,8 +84,7 @@ async def run(url: str, model_url: str, settings_path: Path, *, rate: float | No
         raise OtelkitError(
             f"{settings_path}: can't be written: {error.strerror}.", hint="Name another file: --settings FILE"
         ) from error
-    chosen = calibrate.choose_rate(await _capacity(model_url), utilisation=UTILISATION, wanted=rate)
-    say(f"load: {chosen:.2f} requests/s, in rounds of {ROUND_SECONDS:.0f} s")
+    chosen = await _rate(model_url, rate)
     number = 0
     while True:
         script = round_script(number, values)
@@ -95,12 +96,20 @@ async def run(url: str, model_url: str, settings_path: Path, *, rate: float | No
             return
         if driven.failure is not None:
             say(f"{driven.failure.message} Going on with the next round.")
+        if driven.failure is not None or chosen < LOW_RATE:
+            chosen = await _rate(model_url, rate)
         values |= {made.scripted.parameter: made.scripted.value for made in driven.applied}
         if values["max_tokens"] != BASE_SETTINGS["max_tokens"]:
             # The round broke off between its two changes.
             values["max_tokens"] = BASE_SETTINGS["max_tokens"]
             settings.replace(values)
         number += 1
+
+
+async def _rate(model_url: str, wanted: float | None) -> float:
+    chosen = calibrate.choose_rate(await _capacity(model_url), utilisation=UTILISATION, wanted=wanted)
+    say(f"load: {chosen:.2f} requests/s, in rounds of {ROUND_SECONDS:.0f} s")
+    return chosen
 
 
 async def _capacity(model_url: str) -> calibrate.Capacity:

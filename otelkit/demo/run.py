@@ -13,7 +13,7 @@ from typing import Final
 
 from otelkit import report
 from otelkit.causal import Explanation, explain
-from otelkit.demo import calibrate, load, stack, traces, truth
+from otelkit.demo import calibrate, load, stack, truth
 from otelkit.demo.calibrate import Capacity
 from otelkit.demo.drive import Driven, drive
 from otelkit.demo.load import LoadReport, PlannedRequest
@@ -26,6 +26,7 @@ from otelkit.demo.supervise import HOST, Supervisor, free_port
 from otelkit.errors import BackendUnreachable, DataError, OtelkitError
 from otelkit.model import ParameterChange
 from otelkit.query import Panel, PrometheusSource, ScrapeSource, Source
+from otelkit.query.traces import read_generations
 from otelkit.spec import SPEC_FILE, Spec, load_spec
 
 SCRAPE_SECONDS: Final = 1.0
@@ -189,8 +190,8 @@ def _report(directory: Path, recorded: _Recorded) -> Result:
     explanation = explain(recorded.panel, stack.SERVICE, recorded.changes)
     document = json.dumps(report.to_json([explanation]), separators=(",", ":"))
     (directory / "report.json").write_text(document + "\n", encoding="utf-8")
-    generations = traces.read_generations(directory / TRACES_FILE, stack.SERVICE)
-    exemplars = traces.choose_exemplars(explanation, generations)
+    generations = read_generations(directory / TRACES_FILE, stack.SERVICE)
+    exemplars = report.choose_exemplars(explanation, generations)
     page = directory / "report.html"
     page.write_text(report.render_page(explanation, recorded.panel, exemplars=exemplars), encoding="utf-8")
     say(f"what the script really did, for comparison: {directory / 'truth.json'}")
