@@ -76,8 +76,11 @@ class Fleet:
 
     def __init__(self, settled: Iterable[Settled]) -> None:
         self._places: dict[Place, dict[Target, list[Settled]]] = {}
-        for one in sorted(settled, key=lambda one: one.since):
+        for one in settled:
             self._places.setdefault(one.place, {}).setdefault(one.target, []).append(one)
+        for processes in self._places.values():
+            for target, states in processes.items():
+                processes[target] = _last_words(states)
 
     def flips(self) -> list[Flip]:
         """Every time that the value of most processes gave way to another that then most had.
@@ -89,6 +92,16 @@ class Fleet:
             if len({one.value for states in processes.values() for one in states} - {semconv.VARIES}) > 1:
                 found += _flips(place, processes)
         return found
+
+    def withdraws(self, place: Place, target: Target, first_seen: float, *, is_shift: bool) -> bool:
+        """Whether a process that reported a change has found since that its requests varied already, or that
+        they have done so from then on, and are doing so still; which is no contradiction where only shares
+        shifted."""
+        states = self._places.get(place, {}).get(target, ())
+        state = next((one for one in reversed(states) if one.since <= first_seen), None)
+        if state is None or state.value != semconv.VARIES or state.until < first_seen:
+            return False
+        return state.since < first_seen or (not is_shift and state is states[-1])
 
     def contradicts(
         self, place: Place, old: str, new: str, movers: set[Target], reporters: set[Target], first_seen: float
@@ -113,6 +126,17 @@ class Fleet:
             if several or len(movers) > len(others):
                 return False
         return sum(values <= {old, new} for values in others) < PREVAILS * len(others)
+
+
+def _last_words(states: Sequence[Settled]) -> list[Settled]:
+    """What a process says of each time in the end, oldest first: once it has seen more requests, it may say
+    that they have varied since long ago."""
+    words: list[Settled] = []
+    for one in sorted(states, key=lambda one: (one.until, one.since)):
+        while words and words[-1].since >= one.since:
+            words.pop()
+        words.append(one)
+    return words
 
 
 def _state(states: Sequence[Settled], at: float) -> Settled:

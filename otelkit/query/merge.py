@@ -42,11 +42,13 @@ def merge_reports(reports: Iterable[Report], settled: Iterable[Settled] = ()) ->
             the new value, and takes away what the other processes contradict.
     """
     groups: dict[tuple[str, ...], list[Report]] = {}
-    for report in sorted(reports, key=lambda one: (one.first_seen, one.target)):
-        groups.setdefault(tuple(report.labels.get(key, "") for key in _STEP), []).append(report)
     fleet = Fleet(settled)
+    told = sorted(reports, key=lambda one: (one.first_seen, one.target))
+    for report in told:
+        if not _is_withdrawn(report, fleet):
+            groups.setdefault(tuple(report.labels.get(key, "") for key in _STEP), []).append(report)
     rollouts = [rollout for same in groups.values() for rollout in _rollouts(same)]
-    rollouts = [rollout for rollout in rollouts if not _is_contradicted(rollout, rollouts, fleet)]
+    rollouts = [rollout for rollout in rollouts if not _is_contradicted(rollout, told, fleet)]
     changes = _with_flips(rollouts, fleet.flips())
     return tuple(sorted(changes, key=lambda one: (one.first_seen, one.service, one.parameter, one.id)))
 
@@ -70,17 +72,25 @@ def _goes_on(earlier: Report, later: Report) -> bool:
     return before is not None and (after is None or after[1] > before[1])
 
 
-def _is_contradicted(rollout: list[Report], rollouts: list[list[Report]], fleet: Fleet) -> bool:
+def _is_withdrawn(report: Report, fleet: Fleet) -> bool:
+    return _is_observed(report) and fleet.withdraws(
+        place_of(report.labels), report.target, report.first_seen, is_shift=_shares(report) is not None
+    )
+
+
+def _is_observed(report: Report) -> bool:
+    return _source(report.labels.get(semconv.LABEL_SOURCE, "")) is ChangeSource.OBSERVED
+
+
+def _is_contradicted(rollout: list[Report], told: list[Report], fleet: Fleet) -> bool:
     labels, first_seen = rollout[0].labels, rollout[0].first_seen
-    if _source(labels.get(semconv.LABEL_SOURCE, "")) is not ChangeSource.OBSERVED:
+    if not _is_observed(rollout[0]):
         return False
     place = place_of(labels)
     reporters = {
         report.target
-        for other in rollouts
-        if place_of(other[0].labels) == place
-        for report in other
-        if abs(report.first_seen - first_seen) <= ROLLOUT_SECONDS
+        for report in told
+        if place_of(report.labels) == place and abs(report.first_seen - first_seen) <= ROLLOUT_SECONDS
     }
     return fleet.contradicts(
         place,

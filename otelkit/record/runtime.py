@@ -79,7 +79,10 @@ class Runtime:
         """Look for parameter changes in a finished generation. Off the request's path."""
         with guarded("look for parameter changes"):
             for change in self.detector.observe(
-                generation.call_site, generation.parameters, generation.start_ns / 1e9
+                generation.call_site,
+                generation.parameters,
+                generation.start_ns / 1e9,
+                generation.session_id,
             ):
                 self.sink.change(change)
 

@@ -13,6 +13,8 @@ from otelkit.record.observed.series import Series
 
 _HABIT: Final = 192
 """Requests for which a parameter must have varied to be known for it."""
+_MAX_SESSIONS: Final = 256
+"""Sessions remembered per call site."""
 _BATCH: Final = 16
 """Requests that are looked at together where none departs but in parameters that are known to vary: a quarter
 of the cost."""
@@ -36,7 +38,7 @@ class SettledValue:
 class _Site:
     """All parameters of one call site."""
 
-    __slots__ = ("ambiguous", "quiet", "requests", "series", "settled", "unapplied", "waiting")
+    __slots__ = ("ambiguous", "quiet", "requests", "series", "sessions", "settled", "unapplied", "waiting")
 
     def __init__(self) -> None:
         self.series: dict[str, Series] = {}
@@ -49,8 +51,15 @@ class _Site:
         """Those that vary in nothing, where all others are known to vary; None while any is in doubt."""
         self.unapplied = 0
         """Requests equal to ``settled`` that the series have not been told of yet."""
-        self.waiting: list[tuple[Mapping[str, ParameterValue], float]] = []
-        """Requests that have not been looked at."""
+        self.waiting: list[tuple[Mapping[str, ParameterValue], float, str]] = []
+        """Requests that have not been looked at, each with its time and session."""
+        self.sessions: dict[str, int] = {}
+        """The newest sessions, and the number of the request that each began with."""
+
+    def begin_session(self, session: str) -> None:
+        self.sessions[session] = self.requests
+        if len(self.sessions) > _MAX_SESSIONS:
+            del self.sessions[next(iter(self.sessions))]
 
 
 class ChangeDetector:
@@ -72,7 +81,7 @@ class ChangeDetector:
         self.ignored_parameters = 0
 
     def observe(
-        self, call_site: CallSite, parameters: Mapping[str, ParameterValue], at: float
+        self, call_site: CallSite, parameters: Mapping[str, ParameterValue], at: float, session: str = ""
     ) -> tuple[ParameterChange, ...]:
         """Take one request's parameters; returns the changes that it proves.
 
@@ -81,10 +90,14 @@ class ChangeDetector:
             parameters: as given by the request; kept for a few requests, so not to be altered. A parameter
                 that is missing is UNSET, which is a value like any other.
             at: Unix seconds at which the request began. Need not ascend.
+            session: of the conversation or user that the request belongs to; empty where that is not known.
+                Settings of one user are then told from a change by their number of sessions.
         """
         with self._lock:
             latest = self._latest
             site = latest[1] if latest is not None and latest[0] is call_site else self._use(call_site)
+            if session and session not in site.sessions:
+                site.begin_session(session)
             site.requests += 1
             if site.settled is not None and parameters == site.settled:
                 for name, series in site.ambiguous:
@@ -93,7 +106,7 @@ class ChangeDetector:
                 else:
                     site.unapplied += 1
                     return ()
-            site.waiting.append((parameters, at))
+            site.waiting.append((parameters, at, session))
             quiet = site.quiet
             if quiet is not None and len(site.waiting) < _BATCH:
                 for name, series in quiet:
@@ -118,15 +131,12 @@ class ChangeDetector:
     def _settled(self, call_site: CallSite, site: _Site, name: str, series: Series) -> SettledValue | None:
         unapplied = series.unapplied
         series.unapplied += site.unapplied
-        is_clear, ripe = series.is_clear(), series.is_ripe()
+        told = series.tell() if series.is_ripe() else None
         series.unapplied = unapplied
-        if not ripe:
+        if told is None:
             return None
-        if is_clear != series.was_clear:
-            series.was_clear = is_clear
-            series.since = series.latest
         scope = call_site.location or call_site.model
-        return SettledValue(call_site.service, scope, name, series.settled_value, is_clear, series.since)
+        return SettledValue(call_site.service, scope, name, series.settled_value, *told)
 
     def _use(self, call_site: CallSite) -> _Site:
         site = self._sites.get(call_site)
@@ -148,19 +158,20 @@ class ChangeDetector:
                 series.unapplied += site.unapplied
             site.unapplied = 0
         known = True
-        if not site.series.keys() >= set().union(*[parameters for parameters, _ in waiting]):
+        if not site.series.keys() >= set().union(*[parameters for parameters, _, _ in waiting]):
             earlier = site.requests - len(waiting)
-            for number, (parameters, at) in enumerate(waiting):
+            for number, (parameters, at, _) in enumerate(waiting):
                 known = self._track_new(site, parameters, earlier + number, at) and known
         changes: list[ParameterChange] = []
-        times = [at for _, at in waiting]
+        times = [at for _, at, _ in waiting]
+        sessions = [session for _, _, session in waiting]
         quiet: list[tuple[str, Series]] = []
         checked = len(waiting) - 1 if site.quiet is not None else 0
         in_doubt, habitual = not known, known
         for name, series in site.series.items():
             # Of series that were quiet, all but the newest request have been found settled when they came.
             begin = checked if series.quiet else 0
-            values = [parameters.get(name, UNSET) for parameters, _ in waiting[begin:]]
+            values = [parameters.get(name, UNSET) for parameters, _, _ in waiting[begin:]]
             if series.quiet:
                 settled = next(
                     (n for n, value in enumerate(values) if not series.is_settled(value)), len(values)
@@ -171,7 +182,7 @@ class ChangeDetector:
                 if not values:
                     quiet.append((name, series))
                     continue
-            moved = series.observe(values, times[begin:])
+            moved = series.observe(values, times[begin:], sessions[begin:])
             if moved is not None:
                 changes.append(
                     ParameterChange(
@@ -213,5 +224,5 @@ class ChangeDetector:
             if len(site.series) >= self._max_parameters:
                 self.ignored_parameters += 1
                 return False
-            site.series[name] = Series(UNSET if earlier else parameters[name], earlier, at)
+            site.series[name] = Series(UNSET if earlier else parameters[name], earlier, at, site.sessions)
         return True

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import log, sqrt
+from math import inf, log, sqrt
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from otelkit.model import ParameterValue
@@ -14,13 +15,18 @@ from otelkit.record.observed.keys import Key, is_ambiguous, key_of, value_of
 
 MIN_OLD: Final = 5
 """Requests that the old value must have been seen in."""
-MIN_NEW: Final = 8
+MIN_NEW: Final = 6
 """Requests that the new value must have been seen in."""
 WINDOW: Final = 96
 """Newest requests that are searched for a split; also the longest delay of a report."""
 SHORT: Final = 48
-"""Requests up to which a regime may have been a long session: a new value must hold ``LASTING`` then."""
+"""Requests up to which a regime may have been a long session: the new value must then be seen in most of as
+many requests, from ``_YOUNG`` to ``LASTING``."""
 LASTING: Final = 16
+_YOUNG: Final = 8
+_OF_YOUNG: Final = 0.75
+_ALIKE: Final = 3
+"""How many times longer than the regime after it one may be, where both were but sessions."""
 _PAUSE: Final = 8
 """After a search that found no split, requests are awaited in number of the window's divided by this: the
 search is the only costly step."""
@@ -45,6 +51,10 @@ _SHIFT: Final = 40
 """Requests that new shares must have held for."""
 _STEADY: Final = 0.25
 """Most difference of a share between the halves of the new regime; beyond it a rollout is under way."""
+_WITNESSES: Final = 3
+"""Sessions that must have the new value, where calls tell their session."""
+_SESSIONS: Final = 12
+"""Sessions that there must have been with the old or the new value."""
 _MAX_OUTLAST: Final = 80
 """Requests with the new value that are proof however long earlier runs were."""
 
@@ -68,6 +78,7 @@ class _Chunk:
     keys: Sequence[Key]
     times: Sequence[float]
     """Unix seconds."""
+    sessions: Sequence[str]
 
 
 @dataclass(slots=True)
@@ -91,12 +102,18 @@ class Series:
     """One parameter at one call site."""
 
     __slots__ = (
-        "_chunks", "_departed", "_distrust", "_judge_again_at", "_longest", "_regime", "_run", "_running",
-        "_scatter", "_seen", "_total", "_width", "ambiguous", "doubted", "latest", "quiet", "settled",
-        "settled_value", "since", "unapplied", "was_clear",
+        "_chunks", "_departed", "_distrust", "_judge_again_at", "_longest", "_previous", "_regime", "_run",
+        "_running", "_scatter", "_seen", "_sessions", "_told_clear", "_total", "_width", "ambiguous", "doubted", "latest",
+        "quiet", "settled", "settled_value", "since", "unapplied",
     )  # fmt: skip
 
-    def __init__(self, value: ParameterValue, weight: int, at: float) -> None:
+    def __init__(
+        self,
+        value: ParameterValue,
+        weight: int,
+        at: float,
+        sessions: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         self.settled = key_of(value)
         """Key of the most frequent value of the regime in force."""
         self.settled_value = value
@@ -105,8 +122,11 @@ class Series:
         """Unix seconds from which the settled value was in force, or from which none was clear."""
         self.latest = at
         """Unix seconds of the newest request that departed from the settled value, or stood beside one."""
-        self.was_clear = True
+        self._told_clear = True
         """Whether the value was clear when ``since`` was set."""
+        self._previous: tuple[float, float] = (at, 0)
+        """The regime before this one: from when requests have varied, should both prove to be no more than
+        sessions, and its length (requests)."""
         self.quiet = True
         """Every request in the window has the settled value; the window is empty then."""
         self.doubted = 0
@@ -118,6 +138,8 @@ class Series:
         self._scatter = Scatter()
         self._scatter.add(weight, weight)
         self._seen = weight
+        self._sessions = sessions
+        """Sessions of the call site, and the number of the request that each began with."""
         self._judge_again_at = 0
         self._chunks: deque[_Chunk] = deque()
         self._departed = 0
@@ -144,13 +166,31 @@ class Series:
         """Whether enough requests were seen to say anything."""
         return self._total + self.unapplied + self._width >= MIN_NEW
 
-    def is_clear(self) -> bool:
-        """Whether one value prevails for certain, so that it may be told to others."""
+    def tell(self) -> tuple[bool, float]:
+        """Whether one value prevails for certain, so that it may be told to others, and since when (Unix
+        seconds) that is so. While a single run of another value goes on, what was told stays: that may be a
+        change."""
         total = self._total + self.unapplied + self._width
         settled = self._frequency(self.settled) + self.unapplied
-        return settled - sqrt(total) >= total / 2
+        clear = settled - sqrt(total) >= total / 2
+        if not clear and self._told_clear and self._run >= self._departed:
+            clear = True
+        if clear != self._told_clear:
+            self._told_clear = clear
+            self.since = self.latest if clear else self._varied_since(total - self.doubted)
+        return clear, self.since
 
-    def observe(self, values: Sequence[ParameterValue], times: Sequence[float]) -> Moved | None:
+    def _varied_since(self, length: int) -> float:
+        """From when requests have varied the parameter, if this regime, which was undisturbed for ``length``
+        requests, was no more than a session: if the one before it was as short, since then."""
+        if length >= WINDOW:
+            return self.latest
+        before, size = self._previous
+        return before if size < max(SHORT, _ALIKE * length) else self.since
+
+    def observe(
+        self, values: Sequence[ParameterValue], times: Sequence[float], sessions: Sequence[str]
+    ) -> Moved | None:
         """Take some requests in order; what they prove, if anything."""
         if self.unapplied:
             self._seen += self.unapplied
@@ -165,7 +205,7 @@ class Series:
         self._seen += size
         self.latest = times[-1]
         self._follow(counts, size, keys[-1])
-        self._chunks.append(_Chunk(counts, size, keys, times))
+        self._chunks.append(_Chunk(counts, size, keys, times, sessions))
         self._width += size
         self._departed += size - counts.get(self.settled, 0)
         while self._width > WINDOW:
@@ -250,6 +290,7 @@ class Series:
                 self._departed = self._width - newest
                 self._scatter = Scatter()
                 self.since = self.latest
+                self._told_clear = True
             return None
         before = (self._frequency(new) - split.new) / (everything - split.size)
         old_value = self.settled_value if old == self.settled else value_of(old)
@@ -259,7 +300,7 @@ class Series:
             self._first_seen(new, old, split),
             (round(before, 2), round(split.new / split.size, 2)) if split.shift else None,
         )
-        self._begin_regime(split.index, moved.first_seen)
+        self._begin_regime(split, moved.first_seen)
         top = max(self._regime, key=self._regime.__getitem__)
         if top != self.settled:
             self._settle(top, value if top == new else value_of(top))
@@ -300,7 +341,7 @@ class Series:
                 or before_old / left - after_old / size < _GAIN / 2
             ):
                 continue
-            if moved and after_new < self._required(left, before_new):
+            if moved and after_new < self._required(left):
                 continue
             score = (
                 log_marginal(after_new, after_old, size - after_new - after_old)
@@ -331,7 +372,31 @@ class Series:
         others = max(1.0 - hits / total, VARIED if known_before or split.shift else 0.0)
         if split.score < bound(self._seen) * scatter.inflation(others):
             return False
+        if not self._is_witnessed(split, new, total):
+            return False
         return not split.shift or self._is_steady(split, new)
+
+    def _is_witnessed(self, split: _Split, new: Key, before: int) -> bool:
+        """Whether enough sessions have the new value, where calls tell their session: one user's settings are
+        no change.
+
+        Args:
+            before: requests of the regime before the split.
+        """
+        witnesses = {
+            session
+            for chunk in list(self._chunks)[split.index :]
+            for key, session in zip(chunk.keys, chunk.sessions, strict=True)
+            if key == new
+        }
+        if "" in witnesses or split.new >= _MAX_OUTLAST:
+            return True
+        start = self._seen - split.size
+        if any(self._sessions.get(session, start) < start for session in witnesses):
+            # A session itself has moved.
+            return len(witnesses) >= _WITNESSES or split.new >= LASTING
+        others = sum(start - before <= number < start for number in self._sessions.values())
+        return len(witnesses) >= max(_WITNESSES, _SESSIONS - others)
 
     def _before(self, index: int) -> Iterator[_Chunk]:
         for number, chunk in enumerate(self._chunks):
@@ -349,12 +414,12 @@ class Series:
                 hits[half] += chunk.counts.get(new, 0)
         return sizes[1] > 0 and abs(hits[0] / sizes[0] - hits[1] / sizes[1]) <= _STEADY
 
-    def _required(self, left: int, before_new: int) -> int:
+    def _required(self, left: int) -> int:
         """Requests that a new value must have been seen in: more than runs that were no change have
-        lasted, and for a young regime more than that regime."""
+        lasted, and for a young regime nearly as many as that had."""
         required = max(MIN_NEW, 2 * self._longest, 2 * self._distrust)
         if left < SHORT:
-            required = max(required, min(LASTING, left + 1))
+            required = max(required, _YOUNG, min(LASTING, int(_OF_YOUNG * left)))
         return min(required, _MAX_OUTLAST)
 
     def _first_seen(self, new: Key, old: Key, split: _Split) -> float:
@@ -378,9 +443,14 @@ class Series:
         self.settled, self.settled_value = key, value
         self.ambiguous = is_ambiguous(value)
 
-    def _begin_regime(self, index: int, at: float) -> None:
-        after = list(self._chunks)[index:]
-        ended = self._total + sum(chunk.size for chunk in self._before(index))
+    def _begin_regime(self, split: _Split, at: float) -> None:
+        after = list(self._chunks)[split.index :]
+        ended = self._total + sum(chunk.size for chunk in self._before(split.index))
+        # After a shift several values are in use: those are no sessions of a single one each.
+        self._previous = (
+            self._varied_since(ended) if ended < WINDOW else self.since,
+            inf if split.shift else ended,
+        )
         self._distrust = max(self._distrust, ended) if ended < SHORT else self._distrust // 2
         self._regime = {}
         self._total = 0
@@ -392,4 +462,4 @@ class Series:
         self._clear_window()
         self._longest = 0
         self.since = at
-        self.was_clear = True
+        self._told_clear = True
