@@ -57,6 +57,17 @@ class Finding:
     ``queueing``, ``errors``; empty where it was not split."""
     placebo_effects: FloatArray | None = None
     """Effects (seconds) found by the same search at dates without a change: what the p-value came from."""
+    threshold: float | None = None
+    """Seconds of effect on P99 from which a change of this parameter is one to act on, where stated."""
+    known_at: float | None = None
+    """Unix seconds that data must reach before the verdict can be given, while it is too early for one."""
+
+    @property
+    def crosses_threshold(self) -> bool | None:
+        """Whether the effect, up or down, is at least the threshold; None without either."""
+        if self.threshold is None or self.effect is None:
+            return None
+        return abs(self.effect.value) >= self.threshold
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,30 +3,55 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import click
 from click.core import ParameterSource
 
-from otelkit.cli.options import DEFAULT_PROMETHEUS, Moment, SpecOption, prometheus_option, spec_option
+from otelkit.cli.options import (
+    Moment,
+    Span,
+    SpecOption,
+    demand_numpy,
+    header_option,
+    prometheus_option,
+    spec_option,
+)
 from otelkit.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from otelkit.causal import Explanation
+    from otelkit.model import Generation
     from otelkit.query.bundle import Bundle
 
 _FINDING: Final = 3
-_MOST_STEPS: Final = 20_000
-"""Steps of the grid; a longer span is read at a multiple of the scrape interval."""
+_JUMP_WITHIN_SECONDS: Final = 900.0
+_LIKELY: Final = 0.5
+"""Probability from which a change counts as what made a jump."""
 
 
 @click.command()
 @spec_option
 @prometheus_option
+@header_option
+@click.option(
+    "--metrics",
+    metavar="URL",
+    multiple=True,
+    help="Scrape this /metrics page instead of asking Prometheus; may be repeated.",
+)
+@click.option(
+    "--for",
+    "seconds",
+    type=Span(),
+    default="20m",
+    show_default=True,
+    help="With --metrics: how long to scrape. Ctrl-C ends it early and explains what was read.",
+)
 @click.option(
     "--service",
     "services",
@@ -56,10 +81,29 @@ _MOST_STEPS: Final = 20_000
     "--save", metavar="DIR", type=click.Path(path_type=Path), help="Keep what was read as an incident bundle."
 )
 @click.option(
+    "--save-as",
+    "save_form",
+    type=click.Choice(["csv", "parquet"]),
+    default="csv",
+    show_default=True,
+    help="Form of the series that --save keeps.",
+)
+@click.option(
+    "--jumps",
+    is_flag=True,
+    help="The other direction: find where P99 jumped, and rank the changes before it, of all services.",
+)
+@click.option("--at", type=Moment(), help="The same for the jump nearest to this time alone.")
+@click.option(
     "--page",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write a self-contained HTML page about one service.",
+)
+@click.option(
+    "--traces",
+    metavar="WHERE",
+    help="Tempo's address, or a file of OTLP JSON lines: calls from before and after for the page.",
 )
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @click.pass_context
@@ -67,94 +111,110 @@ def command(
     context: click.Context,
     spec: SpecOption,
     prometheus: str | None,
+    headers: Mapping[str, str],
+    metrics: Sequence[str],
+    seconds: float,
     services: Sequence[str],
     since: float,
     until: float,
     step: float | None,
     bundle: Path | None,
     save: Path | None,
+    save_form: Literal["csv", "parquet"],
+    jumps: bool,
+    at: float | None,
     page: Path | None,
+    traces: str | None,
     form: str,
 ) -> None:
     """Say which parameter change moved P99.
 
-    Other services in the data serve as controls. Exits with 3 when a change is found to have made P99 worse.
+    Other services in the data serve as controls. Exits with 3 when a change is found to have made P99 worse,
+    by its threshold where otelkit.yaml states one.
     """
-    from otelkit import report
-    from otelkit.causal import explain
+    demand_numpy("otelkit explain")
+    from otelkit.cli import explain_data
+    from otelkit.query import parquet
     from otelkit.query.bundle import write_bundle
     from otelkit.query.bundle_reader import read_bundle
 
+    _refuse_what_does_nothing(context, bundle, metrics)
+    if save is not None and save_form == "parquet":
+        parquet.demand()
     if bundle is not None:
-        _refuse_with_bundle(context)
         data = read_bundle(bundle)
+    elif metrics:
+        data = explain_data.from_pages(spec, metrics, seconds, step)
     else:
-        data = _from_prometheus(spec, prometheus, since, until, step)
+        data = explain_data.from_prometheus(spec, prometheus, since, until, step, headers)
     for warning in data.warnings:
         click.echo(f"warning: {warning}", err=True)
+    if save is not None:
+        write_bundle(
+            save,
+            data.panel,
+            data.changes,
+            warnings=data.warnings,
+            thresholds=data.thresholds,
+            generations=data.generations,
+            form=save_form,
+        )
+        click.echo(f"bundle: {save}", err=True)
     wanted = _wanted(data, services)
+    if jumps or at is not None:
+        sys.exit(_FINDING if _tell_jumps(data, services or sorted(data.panel.services), at, form) else 0)
     if page is not None and len(wanted) != 1:
         raise UsageError(
             f"--page {page}: a page is about one service, and there are {len(wanted)}: {', '.join(wanted)}",
             hint=f"Name one, for instance --service {wanted[0]}.",
         )
-    if save is not None:
-        write_bundle(save, data.panel, data.changes)
-        click.echo(f"bundle: {save}", err=True)
-    explanations = [explain(data.panel, service, data.changes) for service in wanted]
+    explanations = [_explained(data, service) for service in wanted]
+    if traces is not None:
+        found = [
+            one
+            for explanation in explanations
+            for one in _generations(
+                traces, explanation, spec, prometheus, headers, live=not (bundle or metrics)
+            )
+        ]
+        data = replace(data, generations=tuple(found))
+        if save is not None:
+            _keep(save, data, explanations)
     if page is not None:
-        _write(page, report.render_page(explanations[0], data.panel))
-        click.echo(f"page: {page}", err=True)
-    if form == "json":
-        click.echo(json.dumps(report.to_json(explanations), ensure_ascii=False, allow_nan=False))
-    else:
-        click.echo(report.render_table(explanations))
-    if _regression(explanations):
+        _write_page(page, data, explanations[0])
+    _tell(data, explanations, form)
+    if any(map(_is_regression, explanations)):
         sys.exit(_FINDING)
 
 
-def _refuse_with_bundle(context: click.Context) -> None:
-    """A bundle has its own span and step: options that would choose them must not be ignored silently."""
-    given = [
-        f"--{name}"
-        for name in ("prometheus", "since", "until", "step", "spec")
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    ]
-    if given:
-        raise click.UsageError(f"--bundle holds all data; {', '.join(given)} can't be given with it")
+def _refuse_what_does_nothing(context: click.Context, bundle: Path | None, metrics: Sequence[str]) -> None:
+    """Options that would choose what another one has chosen already must not be ignored silently."""
+    given = {
+        name
+        for name, source in ((name, context.get_parameter_source(name)) for name in context.params)
+        if source is ParameterSource.COMMANDLINE
+    }
 
+    def refuse(reason: str, *names: str) -> None:
+        shown = [
+            option.opts[0]
+            for option in context.command.params
+            if option.name in names and option.name in given
+        ]
+        if shown:
+            raise click.UsageError(f"{reason}; {', '.join(shown)} can't be given with it")
 
-def _from_prometheus(
-    spec: SpecOption, prometheus: str | None, since: float, until: float, step: float | None
-) -> Bundle:
-    """Series and changes of every service that the server knows.
-
-    Raises:
-        BackendUnreachable: Prometheus did not answer.
-        DataError: it has no service in that time.
-        UsageError: the span is empty.
-    """
-    from otelkit.query import PrometheusSource
-    from otelkit.query.bundle import Bundle
-
-    if until <= since:
-        raise UsageError("--until lies before --since", hint="Swap them.")
-    read = spec.load()
-    step = step or _step(read.scrape_interval.seconds, until - since)
-    start = math.ceil(since / step) * step
-    with PrometheusSource(prometheus or read.prometheus or DEFAULT_PROMETHEUS, read) as source:
-        names = source.service_names(start, until)
-        if not names:
-            raise DataError(
-                f"{source.address} has no latency of any service in that time",
-                hint="Is it scraped, and is its preset in otelkit.yaml the right one? `otelkit check` helps.",
-            )
-        panel = source.panel(names, start, until, step)
-        return Bundle(panel, source.changes(start, until), source.warnings)
-
-
-def _step(scrape_seconds: float, span: float) -> float:
-    return scrape_seconds * max(1, math.ceil(span / scrape_seconds / _MOST_STEPS))
+    chosen = ("prometheus", "headers", "metrics", "seconds", "since", "until", "step", "spec")
+    if bundle is not None:
+        refuse("--bundle holds all data", *chosen)
+    elif metrics:
+        refuse("--metrics reads what is on the pages from now on", "prometheus", "headers", "since", "until")
+    else:
+        refuse("--for says how long --metrics is scraped, and there is none", "seconds")
+    if "save_form" in given and "save" not in given:
+        raise click.UsageError("--save-as says how --save keeps the series, and there is no --save")
+    if "jumps" in given or "at" in given:
+        refuse("--jumps and --at look for causes of jumps, not for effects of changes", "page", "traces")
 
 
 def _wanted(data: Bundle, services: Sequence[str]) -> list[str]:
@@ -172,20 +232,122 @@ def _wanted(data: Bundle, services: Sequence[str]) -> list[str]:
     return [name for name in known if name in changed] or known
 
 
-def _write(path: Path, text: str) -> None:
+def _explained(data: Bundle, service: str) -> Explanation:
+    """The verdicts with the thresholds that they are held against; those it is too early for say so."""
+    from otelkit.analyse.waiting import with_waiting
+    from otelkit.causal import explain
+
+    explanation = with_waiting(explain(data.panel, service, data.changes), data.panel.step_seconds)
+    thresholds = data.thresholds.get(service, {})
+    findings = tuple(
+        replace(one, threshold=thresholds.get(one.change.parameter)) for one in explanation.findings
+    )
+    return replace(explanation, findings=findings)
+
+
+def _tell_jumps(data: Bundle, services: Sequence[str], at: float | None, form: str) -> bool:
+    """Print the jumps; whether one that made P99 worse is put down to a change."""
+    from otelkit import report
+    from otelkit.causal import find_jumps
+
+    found = {service: find_jumps(data.panel, service, data.changes) for service in services}
+    if at is not None:
+        distances = [abs(jump.at - at) for some in found.values() for jump in some]
+        near = min((one for one in distances if one <= _JUMP_WITHIN_SECONDS), default=None)
+        found = {
+            service: tuple(jump for jump in some if near is not None and abs(jump.at - at) <= near)
+            for service, some in found.items()
+        }
+    every = [jump for some in found.values() for jump in some]
+    if form == "json":
+        click.echo(json.dumps(report.jumps_to_json(found), ensure_ascii=False, allow_nan=False))
+    elif every:
+        times = data.panel.times
+        click.echo(report.render_jumps(found, float(times[0]) - data.panel.step_seconds, float(times[-1])))
+    else:
+        within = f" within {_JUMP_WITHIN_SECONDS / 60:.0f} min of that time" if at is not None else ""
+        click.echo(
+            f"no jump of P99 beyond load and the rest of the fleet{within}: {', '.join(services)}", err=True
+        )
+    return any(
+        jump.effect.value > 0 and jump.candidates and jump.candidates[0].probability >= _LIKELY
+        for jump in every
+    )
+
+
+def _generations(
+    where: str,
+    explanation: Explanation,
+    spec: SpecOption,
+    prometheus: str | None,
+    headers: Mapping[str, str],
+    *,
+    live: bool,
+) -> tuple[Generation, ...]:
+    """Calls of the service from a file or from Tempo; Prometheus is asked for exemplars where it was read."""
+    from otelkit.cli import explain_data, explain_traces
+    from otelkit.query.tempo import Tempo
+
+    if not where.startswith(("http://", "https://")):
+        return explain_traces.from_file(Path(where), explanation.service)
+    with Tempo(where, headers=headers) as tempo:
+        if not live:
+            return explain_traces.from_tempo(tempo, explanation, None)
+        with explain_data.open_prometheus(spec.load(), prometheus, headers) as source:
+            return explain_traces.from_tempo(tempo, explanation, source.exemplars)
+
+
+def _keep(save: Path, data: Bundle, explanations: Sequence[Explanation]) -> None:
+    """Add the calls that are shown to the bundle; all others of a day's file would only make it large."""
+    from otelkit.query.bundle import TRACES
+    from otelkit.query.traces import write_generations
+    from otelkit.report import choose_exemplars
+
+    chosen = [choose_exemplars(one, _of(data, one.service)) for one in explanations]
+    kept = [one for pair in chosen if pair for one in (pair.before, pair.after)]
+    if kept:
+        write_generations(save / TRACES, kept)
+
+
+def _of(data: Bundle, service: str) -> list[Generation]:
+    return [one for one in data.generations if one.call_site.service in ("", service)]
+
+
+def _write_page(page: Path, data: Bundle, explanation: Explanation) -> None:
+    from otelkit import report
+
+    text = report.render_page(
+        replace(explanation, warnings=(*data.warnings, *explanation.warnings)),
+        data.panel,
+        exemplars=report.choose_exemplars(explanation, _of(data, explanation.service)),
+    )
     try:
-        path.write_text(text, encoding="utf-8")
+        page.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(
-            f"--page {path}: can't be written: {error.strerror}", hint="Name a file in a folder that exists."
+            f"--page {page}: can't be written: {error.strerror}", hint="Name a file in a folder that exists."
         ) from error
+    click.echo(f"page: {page}", err=True)
 
 
-def _regression(explanations: Sequence[Explanation]) -> bool:
+def _tell(data: Bundle, explanations: Sequence[Explanation], form: str) -> None:
+    from otelkit import report
+
+    if form == "json":
+        noted = [replace(one, warnings=(*data.warnings, *one.warnings)) for one in explanations]
+        click.echo(json.dumps(report.to_json(noted), ensure_ascii=False, allow_nan=False))
+    else:
+        click.echo(report.render_table(explanations))
+
+
+def _is_regression(explanation: Explanation) -> bool:
+    """Whether a change made P99 worse, by its threshold where there is one."""
     from otelkit.causal import Verdict
 
     return any(
-        finding.verdict is Verdict.CAUSAL and finding.effect is not None and finding.effect.value > 0
-        for explanation in explanations
+        finding.verdict is Verdict.CAUSAL
+        and finding.effect is not None
+        and finding.effect.value > 0
+        and finding.crosses_threshold is not False
         for finding in explanation.findings
     )

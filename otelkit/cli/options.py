@@ -74,7 +74,7 @@ def prometheus_option(function: _F) -> _F:
         metavar="URL",
         envvar="OTELKIT_PROMETHEUS",
         show_envvar=True,
-        help="Address of Prometheus, or of Thanos, Mimir or VictoriaMetrics; else prometheus: of the spec, else "
+        help="Address of Prometheus, Thanos, Mimir or VictoriaMetrics; else prometheus: of the spec, else "
         f"{DEFAULT_PROMETHEUS}.",
     )(function)
 

@@ -136,7 +136,7 @@ class ScrapeSource(Reader):
         Raises:
             BackendUnreachable: no page has ever answered.
         """
-        self._demand_an_answer()
+        self.demand_an_answer()
         reports = [
             Report(series.target, series.labels, float(series.values[-1]))
             for series in self._read(semconv.METRIC_PARAMETER_CHANGE_TIMESTAMP, -np.inf, np.inf)
@@ -168,8 +168,12 @@ class ScrapeSource(Reader):
                 stored.times_ms.append(at_ms)
                 stored.values.append(value)
 
-    def _demand_an_answer(self) -> None:
-        """Say which page never answered; one that failed now and then is only a warning."""
+    def demand_an_answer(self) -> None:
+        """Say which page never answered; one that failed now and then is only a warning.
+
+        Raises:
+            BackendUnreachable: a page has never answered.
+        """
         for url, failure in self._failures.items():
             if url in self._answered:
                 self.warn(f"{url} did not answer every scrape; the last failure was: {failure}")
@@ -183,7 +187,7 @@ class ScrapeSource(Reader):
         return self._interval
 
     def _raw(self, service: ServiceMetrics, start: float, end: float) -> list[RawSeries]:
-        self._demand_an_answer()
+        self.demand_an_answer()
         return [
             series
             for name in metric_names(service)

@@ -10,13 +10,19 @@ if TYPE_CHECKING:
     from otelkit.report.document import json_schema as json_schema
     from otelkit.report.document import to_json as to_json
     from otelkit.report.exemplars import Exemplars as Exemplars
+    from otelkit.report.exemplars import choose_exemplars as choose_exemplars
+    from otelkit.report.jumps import jumps_to_json as jumps_to_json
+    from otelkit.report.jumps import render_jumps as render_jumps
     from otelkit.report.page import render_page as render_page
     from otelkit.report.table import render_table as render_table
 
 _HOMES = {
     "Exemplars": "exemplars",
+    "choose_exemplars": "exemplars",
     "from_json": "document",
     "json_schema": "document",
+    "jumps_to_json": "jumps",
+    "render_jumps": "jumps",
     "render_page": "page",
     "render_table": "table",
     "to_json": "document",

@@ -72,6 +72,12 @@ class FindingDocument(_Part):
     q_value: Number
     mechanism_shares: dict[str, IntervalDocument]
     placebo_effects_seconds: list[Number] | None
+    threshold_seconds: Number = None
+    """Effect on P99 from which a change of this parameter is one to act on; null where none is stated."""
+    threshold_crossed: bool | None = None
+    """Null without a threshold, or without an estimate."""
+    too_early_until_unix_seconds: Number = None
+    """What data must reach before the verdict can be given; null where it is given."""
 
 
 class ExplanationDocument(_Part):
@@ -193,6 +199,9 @@ def _finding_document(finding: Finding) -> FindingDocument:
         q_value=finding.q_value,
         mechanism_shares={path: share for path, share in shares.items() if share is not None},
         placebo_effects_seconds=_numbers(finding.placebo_effects),
+        threshold_seconds=finding.threshold,
+        threshold_crossed=finding.crosses_threshold,
+        too_early_until_unix_seconds=finding.known_at,
     )
 
 
@@ -259,6 +268,8 @@ def _finding(document: FindingDocument) -> Finding:
         q_value=document.q_value,
         mechanism={path: share for path, share in shares.items() if share is not None},
         placebo_effects=_array(document.placebo_effects_seconds),
+        threshold=document.threshold_seconds,
+        known_at=document.too_early_until_unix_seconds,
     )
 
 

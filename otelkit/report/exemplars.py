@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from otelkit.causal.explanation import Explanation, Verdict
 from otelkit.model import UNSET, Generation
 from otelkit.report.wording import milliseconds, printable, value_text
 
@@ -18,6 +21,48 @@ class Exemplars:
 
     before: Generation
     after: Generation
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Two spans that a change divides, without any other change in them; Unix seconds."""
+
+    begin: float
+    at: float
+    end: float
+
+
+def compared_spans(explanation: Explanation) -> Compared | None:
+    """The spans before and after the change that moved P99 most; None when none did."""
+    moved = [one for one in explanation.findings if one.verdict is Verdict.CAUSAL and one.effect]
+    if not moved:
+        return None
+    most = max(moved, key=lambda one: abs(one.effect.value) if one.effect else 0.0)
+    at = most.change.first_seen
+    times = [one.change.first_seen for one in explanation.findings]
+    return Compared(
+        begin=max([explanation.start, *(time for time in times if time < at)]),
+        at=at,
+        end=min([explanation.end, *(time for time in times if time > at)]),
+    )
+
+
+def choose_exemplars(explanation: Explanation, generations: Sequence[Generation]) -> Exemplars | None:
+    """The generation at P99 before the change that moved P99 most, and the one after it.
+
+    None when no change moved it, or when there is nothing on one side.
+    """
+    spans = compared_spans(explanation)
+    if spans is None:
+        return None
+    before = _at_p99([one for one in generations if spans.begin <= one.start_ns / 1e9 < spans.at])
+    after = _at_p99([one for one in generations if spans.at <= one.start_ns / 1e9 < spans.end])
+    return Exemplars(before, after) if before and after else None
+
+
+def _at_p99(generations: Iterable[Generation]) -> Generation | None:
+    ascending = sorted(generations, key=lambda one: one.duration_seconds)
+    return ascending[math.ceil(0.99 * len(ascending)) - 1] if ascending else None
 
 
 def exemplar_rows(exemplars: Exemplars) -> list[tuple[str, str, str]]:

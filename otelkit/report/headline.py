@@ -84,7 +84,7 @@ def _cause(
     if not explanation.findings:
         return "No parameter change was seen in this span."
     if not causal:
-        return _nothing_causal(explanation, arrow)
+        return _nothing_causal(explanation, clock, arrow)
     if not main:
         also = _effects(causal, clock, arrow)
         return f"No change explains that movement; at other times {also}."
@@ -124,9 +124,15 @@ def _effects(findings: list[Finding], clock: Clock, arrow: str) -> str:
     return ", ".join(parts)
 
 
-def _nothing_causal(explanation: Explanation, arrow: str) -> str:
+def _nothing_causal(explanation: Explanation, clock: Clock, arrow: str) -> str:
     ranked = by_importance(explanation)
     one = len(ranked) == 1
+    early = [finding for finding in ranked if finding.known_at is not None]
+    if early:
+        names = " and ".join(change_text(finding.change, arrow=arrow) for finding in early[:2])
+        more = f" and {len(early) - 2} more" if len(early) > 2 else ""
+        latest = clock.text(max(finding.known_at or 0.0 for finding in early))
+        return f"It is too early to judge {names}{more}; it will be known at {latest}."
     for verdict, sentence in (
         (Verdict.CANNOT_SEPARATE, "The data can't rule out {}."),
         (Verdict.CORRELATED_ONLY, "It moved near {}, but for another reason."),

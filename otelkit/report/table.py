@@ -28,6 +28,8 @@ from otelkit.report.wording import (
     printable,
     probability_text,
     seconds_text,
+    threshold_text,
+    verdict_text,
 )
 
 _NATURAL_WIDTH: Final = 10_000
@@ -108,6 +110,9 @@ def _table(findings: Sequence[Finding], clock: Clock) -> Table:
     table.add_column("change", ratio=2, min_width=16, overflow="fold")
     for name in ("at", "effect ms", "lag", "r", "q"):
         table.add_column(name, no_wrap=True)
+    thresholds = any(finding.threshold is not None for finding in findings)
+    if thresholds:
+        table.add_column("threshold", no_wrap=True)
     table.add_column("verdict", ratio=3, min_width=20, overflow="fold")
     for finding in findings:
         table.add_row(
@@ -117,7 +122,8 @@ def _table(findings: Sequence[Finding], clock: Clock) -> Table:
             Text(seconds_text(finding.lag_seconds)),
             Text(correlation_text(finding.pearson_r)),
             Text(probability_text(finding.q_value)),
-            _verdict(finding),
+            *([Text(threshold_text(finding))] if thresholds else []),
+            _verdict(finding, clock),
         )
     return table
 
@@ -135,12 +141,13 @@ def _stacked(findings: Sequence[Finding], clock: Clock) -> list[RenderableType]:
                     ("lag", seconds_text(finding.lag_seconds)),
                     ("r", correlation_text(finding.pearson_r)),
                     ("q", probability_text(finding.q_value)),
+                    ("threshold", threshold_text(finding)),
                 )
                 if text != "-"
             ),
         ]
         lines.append(Text(_label(finding)))
-        lines.append(Padding(_verdict(finding), (0, 0, 0, 2)))
+        lines.append(Padding(_verdict(finding, clock), (0, 0, 0, 2)))
         lines.append(Padding(Text(", ".join(known)), (0, 0, 0, 2)))
     return lines
 
@@ -150,9 +157,11 @@ def _label(finding: Finding) -> str:
     return change_text(finding.change) + (f" ({printable(scope)})" if scope else "")
 
 
-def _verdict(finding: Finding) -> Text:
+def _verdict(finding: Finding, clock: Clock) -> Text:
     """The verdict, then what an engineer asks next: through what, or why not."""
-    text = Text(finding.verdict.value, style=_STYLES[finding.verdict])
+    text = Text(verdict_text(finding), style=_STYLES[finding.verdict])
+    if finding.known_at is not None:
+        text.append(f", known at {clock.text(finding.known_at)}", style="default not bold not dim")
     why = mechanism_text(finding) if finding.verdict is Verdict.CAUSAL else ""
     why = why or printable(finding.reason)
     if why:

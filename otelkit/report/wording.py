@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Final
 
+from otelkit import semconv
 from otelkit.causal.explanation import Explanation, Finding, Interval, Verdict
 from otelkit.model import UNSET, ParameterChange, ParameterValue, canonical, shares_note
 
@@ -170,6 +171,19 @@ def mechanism_text(finding: Finding) -> str:
         if abs(share.value) >= 0.02
     ]
     return ", ".join(parts)
+
+
+def verdict_text(finding: Finding) -> str:
+    """The verdict, or that it is too early for one."""
+    return finding.verdict.value if finding.known_at is None else semconv.VERDICT_TOO_EARLY
+
+
+def threshold_text(finding: Finding) -> str:
+    """``> 120 ms: crossed``; ``-`` where no threshold is stated for the parameter."""
+    if finding.threshold is None:
+        return "-"
+    words = {True: "crossed", False: "not crossed", None: "unknown"}
+    return f"> {milliseconds(finding.threshold)} ms: {words[finding.crosses_threshold]}"
 
 
 def by_importance(explanation: Explanation) -> list[Finding]:

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from otelkit.demo.otlp_receiver import OtlpReceiver
-from otelkit.demo.traces import read_spans
+from otelkit.query.traces import read_spans
 
 PROTOBUF = {"content-type": "application/x-protobuf"}
 

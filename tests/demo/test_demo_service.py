@@ -20,7 +20,7 @@ from otelkit.demo import load, service, stack
 from otelkit.demo.load import PlannedRequest
 from otelkit.demo.otlp_receiver import OtlpReceiver
 from otelkit.demo.supervise import Supervisor, free_port
-from otelkit.demo.traces import read_spans
+from otelkit.query.traces import read_spans
 
 
 @pytest.fixture

@@ -21,9 +21,9 @@ from otelkit.demo.prometheus import Prometheus
 from otelkit.demo.run import SPEC, Result, run
 from otelkit.demo.script import BASE_SETTINGS, Moves, Script, ScriptedChange
 from otelkit.demo.supervise import HOST, Supervisor, free_port
-from otelkit.demo.traces import read_spans
 from otelkit.query import PrometheusSource, ScrapeSource
 from otelkit.query.panel import Panel
+from otelkit.query.traces import read_spans
 from otelkit.spec import parse_spec
 
 pytestmark = [

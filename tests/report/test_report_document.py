@@ -99,6 +99,9 @@ def test_keys_are_stable() -> None:
         "placebo_effects_seconds",
         "q_value",
         "reason",
+        "threshold_crossed",
+        "threshold_seconds",
+        "too_early_until_unix_seconds",
         "verdict",
     ]
     assert finding["effect_ms"] == {"value": 221.0, "low": 180.0, "high": 262.0}

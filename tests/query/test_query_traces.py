@@ -8,8 +8,9 @@ from typing import Any
 
 from otelkit import semconv
 from otelkit.causal import Explanation, Finding, Interval, Verdict
-from otelkit.demo.traces import choose_exemplars, read_generations
 from otelkit.model import ParameterChange
+from otelkit.query.traces import read_generations
+from otelkit.report import choose_exemplars
 
 SECOND = 1_000_000_000
 
