@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
 from otelkit import semconv
-from otelkit.errors import DataError
+from otelkit.errors import BackendUnreachable
 from otelkit.query import Panel, Source
 from otelkit.query.connection import Api
 from otelkit.spec import Spec
+
+logger = logging.getLogger("otelkit.analyse")
 
 MOST_CONTROLS: Final = 12
 """Other services that are read for comparison; what the fleet does is the median of them."""
@@ -40,7 +43,7 @@ class Reading:
             DataError: the service has no series in the span.
             BackendUnreachable: Prometheus did not answer.
         """
-        own = self._source.panel([service], self.start, self.end, self.step)
+        own = self._panels.get(service) or self._source.panel([service], self.start, self.end, self.step)
         self._panels[service] = own
         known = spec.service(service)
         allowed = self._names if known.controls is None else known.controls
@@ -52,7 +55,11 @@ class Reading:
         if name not in self._panels:
             try:
                 self._panels[name] = self._source.panel([name], self.start, self.end, self.step)
-            except DataError:  # it came or went; others do as well for comparison
+            except BackendUnreachable:
+                raise
+            except Exception as error:
+                # It came or went, or its data is odd; others do as well for comparison.
+                logger.debug("%s is left out of comparisons: %s", name, error)
                 self._panels[name] = None
         return self._panels[name]
 

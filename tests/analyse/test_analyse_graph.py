@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from otelkit.analyse.graph import graph, parts
@@ -12,6 +12,8 @@ from otelkit.analyse.looks import Judgement
 from otelkit.causal import Finding, Interval, Verdict
 from otelkit.model import ParameterChange
 
+# Machines under load draw slowly.
+unhurried = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 numbers = st.floats(-10, 10)
 intervals = numbers.map(lambda value: Interval(value, value - 1, value + 1))
 
@@ -34,6 +36,7 @@ def judgements(draw: st.DrawFn) -> list[Judgement]:
     return result
 
 
+@unhurried
 @given(judgements(), st.none() | st.floats(0, 100))
 def test_every_edge_ends_at_nodes(some: list[Judgement], p99: float | None) -> None:
     """Grafana refuses a whole node graph for one edge that ends nowhere, or one id that is there twice."""
@@ -45,6 +48,7 @@ def test_every_edge_ends_at_nodes(some: list[Judgement], p99: float | None) -> N
     assert all(0 <= edge.confidence <= 1 for edge in edges)
 
 
+@unhurried
 @given(judgements())
 def test_parts_add_up_to_the_effect(some: list[Judgement]) -> None:
     """Seconds of the effect would be missing from the stacked bars, or shown twice."""
