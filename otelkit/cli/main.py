@@ -18,9 +18,11 @@ _VERBS: Final[Mapping[str, str]] = {
     "check": "otelkit.cli.check",
     "dashboards": "otelkit.cli.dashboards",
     "demo": "otelkit.cli.demo",
+    "doctor": "otelkit.cli.doctor",
     "explain": "otelkit.cli.explain",
     "generate": "otelkit.cli.generate",
     "run": "otelkit.cli.run",
+    "stack": "otelkit.cli.stack",
 }
 """Verb -> the module that holds a ``click.Command`` named ``command``."""
 

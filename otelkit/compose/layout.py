@@ -14,6 +14,8 @@ METRICS_RETENTION: Final = "15d"
 TRACES_RETENTION: Final = "48h"
 EXEMPLARS: Final = 100_000
 """Kept by Prometheus; older ones make room, so that exemplars seldom outlive their traces."""
+OLDEST_ENGINE: Final = (20, 10, 0)
+"""The first version whose containers can reach the machine by name."""
 OLDEST_COMPOSE: Final = (2, 24, 4)
 """The first version that knows ``!override`` and dependencies that need not be there."""
 
