@@ -236,13 +236,14 @@ def _explained(data: Bundle, service: str) -> Explanation:
     """The verdicts with the thresholds that they are held against; those it is too early for say so."""
     from otelkit.analyse.waiting import with_waiting
     from otelkit.causal import explain
+    from otelkit.report.band import with_band
 
     explanation = with_waiting(explain(data.panel, service, data.changes), data.panel.step_seconds)
     thresholds = data.thresholds.get(service, {})
     findings = tuple(
         replace(one, threshold=thresholds.get(one.change.parameter)) for one in explanation.findings
     )
-    return replace(explanation, findings=findings)
+    return with_band(replace(explanation, findings=findings), data.panel)
 
 
 def _tell_jumps(data: Bundle, services: Sequence[str], at: float | None, form: str) -> bool:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import tzinfo
-from functools import cache
-from importlib import resources
 from typing import Any, Final
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
-from otelkit import __version__, echarts
 from otelkit.causal.explanation import Explanation, Finding, Interval, Verdict
+from otelkit.echarts import shell
 from otelkit.query.panel import Panel
 from otelkit.report import page_data
+from otelkit.report.band import with_band
 from otelkit.report.exemplars import Exemplars, exemplar_data, exemplar_rows
 from otelkit.report.headline import headline
 from otelkit.report.wording import (
@@ -35,7 +30,9 @@ from otelkit.report.wording import (
     printable,
     probability_text,
     seconds_text,
+    threshold_text,
     value_text,
+    verdict_text,
 )
 
 _SCRIPTS: Final = ("marks.js", "timeline.js", "evidence.js", "page.js")
@@ -61,8 +58,7 @@ def render_page(
 ) -> str:
     """Render what is known of one service's P99 as an HTML document.
 
-    The same arguments give the same bytes. Everything that comes from data is escaped, and the page's content
-    security policy allows its own scripts only and no connection at all.
+    The same arguments give the same bytes.
 
     Args:
         panel: the series that the explanation was made from; P99, other quantiles and load are drawn from it.
@@ -74,37 +70,33 @@ def render_page(
         ValueError: the explanation's counterfactual is not on the panel's grid.
     """
     clock = Clock(explanation.start, explanation.end, zone)
+    explanation = with_band(explanation, panel)
     numbers = {id(finding): number for number, finding in enumerate(_in_time(explanation), 1)}
     ranked = [(numbers[id(finding)], finding) for finding in by_importance(explanation)]
-    scripts = [echarts.library(), *map(_asset, _SCRIPTS)]
     rows = _rows(ranked, clock)
     why_empty = page_data.why_empty(explanation, panel)
-    return (
-        _environment()
-        .get_template("page.html.j2")
-        .render(
-            title=title or f"{printable(explanation.service)}: what moved P99",
-            headline=headline(explanation, clock, arrow="→", p99_read=not why_empty),
-            service=printable(explanation.service),
-            clock=clock,
-            explanation=explanation,
-            figures=_figures(explanation, panel),
-            counts=_counts(explanation),
-            meanings=[
-                (page_data.VERDICT_KEYS[verdict], verdict.value, text) for verdict, text in _MEANINGS.items()
-            ],
-            rows=rows,
-            evidence=[row for row in rows if row["placebo"] or row["mechanism"]],
-            evidence_shown=_EVIDENCE_SHOWN,
-            why_empty=why_empty,
-            facts=_facts(explanation, panel),
-            exemplars=exemplar_rows(exemplars) if exemplars else [],
-            data=_data(explanation, panel, clock, ranked, rows, exemplars),
-            styles=Markup(_asset("page.css")),
-            scripts=[Markup(script) for script in scripts],
-            policy=_policy(scripts),
-            version=__version__,
-        )
+    return shell.render(
+        "otelkit.report",
+        "page.html.j2",
+        scripts=_SCRIPTS,
+        filters={"unbroken": _unbroken},
+        title=title or f"{printable(explanation.service)}: what moved P99",
+        headline=headline(explanation, clock, arrow="→", p99_read=not why_empty),
+        service=printable(explanation.service),
+        clock=clock,
+        explanation=explanation,
+        figures=_figures(explanation, panel),
+        counts=_counts(explanation),
+        meanings=[
+            (page_data.VERDICT_KEYS[verdict], verdict.value, text) for verdict, text in _MEANINGS.items()
+        ],
+        rows=rows,
+        evidence=[row for row in rows if row["placebo"] or row["mechanism"]],
+        evidence_shown=_EVIDENCE_SHOWN,
+        why_empty=why_empty,
+        facts=_facts(explanation, panel),
+        exemplars=exemplar_rows(exemplars) if exemplars else [],
+        data=_data(explanation, panel, clock, ranked, rows, exemplars),
     )
 
 
@@ -112,45 +104,10 @@ def _in_time(explanation: Explanation) -> list[Finding]:
     return sorted(explanation.findings, key=lambda finding: finding.change.first_seen)
 
 
-@cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("otelkit.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["unbroken"] = _unbroken
-    environment.policies["json.dumps_kwargs"] = {
-        "allow_nan": False,
-        "separators": (",", ":"),
-        "sort_keys": True,
-    }
-    return environment
-
-
 def _unbroken(text: str) -> str:
     """``text`` in which a number stays on one line with its unit, and an interval with its other end."""
     text = re.sub(r"(\[-?[\d.]+,) (?=-?[\d.]+\])", "\\1\N{NO-BREAK SPACE}", text)
     return re.sub(r"(?<=\d) (?=%|(?:ms|s|min|h|d)\b)", "\N{NO-BREAK SPACE}", text)
-
-
-@cache
-def _asset(name: str) -> str:
-    return (resources.files("otelkit.report") / "assets" / name).read_text(encoding="utf-8").strip()
-
-
-def _policy(scripts: Sequence[str]) -> str:
-    """A content security policy under which only these very scripts run and nothing is fetched."""
-    hashes = " ".join(
-        f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
-        for script in scripts
-    )
-    return (
-        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
 
 
 def _figures(explanation: Explanation, panel: Panel) -> list[tuple[str, str]]:
@@ -199,7 +156,10 @@ def _rows(ranked: Sequence[tuple[int, Finding]], clock: Clock) -> list[dict[str,
             {
                 "n": number,
                 "key": page_data.VERDICT_KEYS[finding.verdict],
-                "verdict": finding.verdict.value,
+                "verdict": verdict_text(finding),
+                "known_at": "" if finding.known_at is None else clock.text(finding.known_at),
+                "threshold": "" if finding.threshold is None else threshold_text(finding),
+                "crossed": finding.crosses_threshold,
                 "parameter": printable(change.parameter),
                 "old": value_text(change.old),
                 "new": value_text(change.new),

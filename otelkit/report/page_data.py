@@ -17,6 +17,7 @@ from otelkit.report.wording import (
     printable,
     seconds_text,
     shorten,
+    verdict_text,
 )
 
 POINTS_DRAWN: Final = 4000
@@ -166,7 +167,7 @@ def marks(numbered: Sequence[tuple[int, Finding]], panel: Panel, clock: Clock) -
             "label": change_text(finding.change, arrow="→", length=18),
             "parameter": shorten(printable(finding.change.parameter), 30),
             "verdict": VERDICT_KEYS[finding.verdict],
-            "word": finding.verdict.value,
+            "word": verdict_text(finding),
             "from": round((finding.change.first_seen + offset) * 1e3),
             "to": round((finding.change.last_seen + offset) * 1e3),
             "effect": interval_text(finding.effect),
