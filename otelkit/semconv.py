@@ -355,6 +355,12 @@ def quantile_text(quantile: float) -> str:
     return "p" + f"{quantile * 100:g}".replace(".", "")
 
 
+def recorded_split(label: str, window: str) -> str:
+    """Name of the recorded P99 by service and another label, whose name may hold what names of series can't."""
+    plain = "".join(one if one.isascii() and one.isalnum() else "_" for one in label)
+    return f"service_{plain}:p99_{RECORDED_LATENCY}:quantile_{window}"
+
+
 def recorded_bucket_rate(window: str, metric: str = RECORDED_LATENCY) -> str:
     """Name of the recorded rate of each latency bucket, summed by service: what quantiles are computed
     from."""

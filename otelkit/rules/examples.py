@@ -11,7 +11,7 @@ import numpy as np
 
 from otelkit.query.panel import FloatArray
 from otelkit.rules.families import Distribution, Family
-from otelkit.spec import Matcher, ServiceMetrics
+from otelkit.spec import Matcher, ServiceMetrics, selector
 
 _UNKNOWN_BOUNDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _VALUES: Final = ("", "200", "ok", "otelkit")
@@ -89,7 +89,7 @@ class Calls:
         counts = np.zeros(len(bounds), dtype=int)
         for index, number in per_scrape.items():
             counts[index] += number
-        metric = _metric(self.family, distribution)
+        metric = self.family.metric(distribution)
         labels = {**matching(self.member.matchers), **self.labels}
         total = int(counts.sum())
         if self.member.native:
@@ -131,11 +131,6 @@ def bound_text(bound: float) -> str:
     return text if "." in text or "e" in text else f"{text}.0"
 
 
-def _metric(family: Family, distribution: Distribution) -> str:
-    selected = family.histogram(distribution).split("{")[0]
-    return selected.removesuffix("_bucket")
-
-
 def _native(shape: str, sample: Any) -> str:
     """The notation of counters, for histograms: ``0+{}x9 _x4`` becomes ``{{..}}+{{..}}x9 _x4``."""
     parts = []
@@ -151,5 +146,4 @@ def _native(shape: str, sample: Any) -> str:
 
 
 def _series(metric: str, labels: Mapping[str, str]) -> str:
-    inner = ",".join(str(Matcher(label, "=", value)) for label, value in sorted(labels.items()) if value)
-    return f"{metric}{{{inner}}}" if inner else metric
+    return selector(metric, (Matcher(label, "=", value) for label, value in sorted(labels.items()) if value))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from otelkit import semconv
-from otelkit.spec import Matcher, ServiceMetrics, Spec, selector
+from otelkit.spec import Matcher, Series, ServiceMetrics, Spec, selector
 
 _PARTIAL = (
     ("time_to_first_chunk", semconv.RECORDED_FIRST_TOKEN),
@@ -75,13 +75,21 @@ class Family:
 
     def histogram(self, distribution: Distribution, *extra: Matcher) -> str:
         """PromQL of a distribution's raw series: buckets, or the native histogram."""
-        metric, matchers = self.metrics.latency, self.matchers
-        for covariate, recorded in _PARTIAL:
-            if distribution.recorded == recorded:
-                series = self.metrics.preset.means[covariate]
-                metric, matchers = series.metric, (*self.matchers, *series.matchers)
         suffix = "" if self.metrics.native else "_bucket"
-        return selector(metric + suffix, (*matchers, *extra))
+        partial = self._partial(distribution)
+        own = partial.matchers if partial else ()
+        return selector(self.metric(distribution) + suffix, (*self.matchers, *own, *extra))
+
+    def metric(self, distribution: Distribution) -> str:
+        """Name of a distribution's histogram, without suffix."""
+        partial = self._partial(distribution)
+        return partial.metric if partial else self.metrics.latency
+
+    def _partial(self, distribution: Distribution) -> Series | None:
+        """The series of a part of latency; None of latency itself."""
+        covariates = {recorded: covariate for covariate, recorded in _PARTIAL}
+        covariate = covariates.get(distribution.recorded)
+        return self.metrics.preset.means[covariate] if covariate else None
 
     def counter(self, quantity: str) -> str | None:
         """PromQL that counts ``requests`` (ended), ``errors``, ``input_tokens`` or ``output_tokens``.

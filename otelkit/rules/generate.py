@@ -49,6 +49,15 @@ class Split:
     interval: Duration
     rules: list[tuple[Family, ...]]
 
+    @property
+    def name(self) -> str:
+        """Of the recorded series."""
+        return semconv.recorded_split(self.label, str(self.window))
+
+    @property
+    def group(self) -> str:
+        return f"otelkit-split-{self.label}-{self.window}"
+
 
 @dataclass(frozen=True, slots=True)
 class Generated:
@@ -79,7 +88,7 @@ def generate_with_warnings(spec: Spec, templates: Path | None = None) -> Generat
     context = _context(spec, found)
     files = {}
     for name in _FILES:
-        body = "".join(f"{line}\n" for line in source.render(name, context).splitlines() if line.strip())
+        body = "".join(f"{line}\n" for line in source.render(name, context).split("\n") if line.strip())
         if re.search(r"\b(record|alert):", body):
             files[name] = HEADER + body
     return Generated(files, tuple(overruns(spec, [*context["base_steps"], *context["ladder"]])))

@@ -16,7 +16,7 @@ from otelkit.rules.examples import Calls, counter, matching, not_matching
 from otelkit.rules.families import Distribution, Family, families
 from otelkit.rules.generate import HEADER
 from otelkit.rules.objectives import levels, objectives
-from otelkit.spec import Duration, Matcher, ServiceMetrics, Spec, parse_matchers
+from otelkit.spec import Duration, Matcher, ServiceMetrics, Spec, escaped, parse_matchers
 
 _DIGITS: Final = 1e-6
 """promtool compares floats to the last bit, so both sides are rounded to this."""
@@ -59,7 +59,7 @@ def unit_tests(spec: Spec, files: dict[str, str]) -> dict[str, str]:
         "group_eval_order": order,
         "tests": tests,
     }
-    notes = "".join(f"# Not tested: {comment}\n" for comment in dict.fromkeys(comments))
+    notes = "".join(f"# Not tested: {escaped(comment)}\n" for comment in dict.fromkeys(comments))
     return {"otelkit.test.yaml": HEADER + notes + yaml.safe_dump(document, sort_keys=False, width=1000)}
 
 
@@ -198,7 +198,7 @@ def _splits(spec: Spec, calls: Calls) -> Iterator[Test]:
     for label in member.split_by:
         window = member.windows[-1]
         count = clock.scrapes(window.seconds + _step(spec).seconds) + 2
-        name = f"service_{label}:{semconv.quantile_text(0.99)}_latency_seconds:quantile_{window}"
+        name = semconv.recorded_split(label, str(window))
         for values in (2, spec.split_limit + 1):
             series = []
             for index in range(values):

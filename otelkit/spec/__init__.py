@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from otelkit.spec.durations import Duration
 from otelkit.spec.loader import SPEC_FILE, load_spec, parse_spec
-from otelkit.spec.matchers import Matcher, parse_matchers, selector
+from otelkit.spec.matchers import Matcher, escaped, label_name, parse_matchers, selector
 from otelkit.spec.model import Latency, Links, Service, Spec
 from otelkit.spec.objectives import BURN_ALERTS, DEFAULT_MIN_CALLS, Alert, BurnAlert, Parameter, Slo
 from otelkit.spec.presets import PRESETS, Preset, Series
@@ -29,8 +29,10 @@ __all__ = [
     "ServiceMetrics",
     "Slo",
     "Spec",
+    "escaped",
     "json_schema",
     "json_schema_text",
+    "label_name",
     "load_spec",
     "parse_matchers",
     "parse_spec",

@@ -9,9 +9,33 @@ from dataclasses import dataclass
 from typing import Final
 
 _MATCHER: Final = re.compile(
-    r"""\s*(?P<label>[a-zA-Z_][a-zA-Z0-9_]*)\s*(?P<op>=~|!~|!=|=)\s*(?P<value>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')\s*(?:,|$)"""
+    r"""\s*(?P<label>[a-zA-Z_][a-zA-Z0-9_]*|"[^"\\]+")\s*(?P<op>=~|!~|!=|=)\s*(?P<value>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')\s*(?:,|$)"""
 )
-_NAME: Final = re.compile(r"^[a-zA-Z_][a-zA-Z0-9_]*$")
+_PLAIN_LABEL: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_PLAIN_METRIC: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+NAME_PATTERN: Final = r"""^[^\s"'`\\{}()\[\]=~!,]+$"""
+"""Names of metrics and labels: what Prometheus 3 takes, but for what is in them by mistake only."""
+
+
+_UNPRINTABLE: Final = re.compile(
+    "[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
+)
+"""What YAML takes for the end of a line, or refuses, wherever it stands."""
+
+
+def quoted(text: str) -> str:
+    """A string as PromQL, JSON and YAML all read it, in one line."""
+    return escaped(json.dumps(text, ensure_ascii=False))
+
+
+def escaped(json_text: str) -> str:
+    """JSON whose strings hold no character that YAML would not let through."""
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", json_text)
+
+
+def label_name(label: str) -> str:
+    """A label as PromQL writes it: in quotes where it holds dots or the like."""
+    return label if _PLAIN_LABEL.fullmatch(label) else quoted(label)
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -24,7 +48,7 @@ class Matcher:
     value: str
 
     def __str__(self) -> str:
-        return f"{self.label}{self.op}{json.dumps(self.value, ensure_ascii=False)}"
+        return f"{label_name(self.label)}{self.op}{quoted(self.value)}"
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         found = labels.get(self.label, "")
@@ -53,7 +77,7 @@ def parse_matchers(text: str) -> tuple[Matcher, ...]:
         if quoted[0] == "'":
             quoted = '"' + quoted[1:-1].replace('"', '\\"') + '"'
         try:
-            matcher = Matcher(found["label"], found["op"], json.loads(quoted))
+            matcher = Matcher(found["label"].strip('"'), found["op"], json.loads(quoted))
             if "~" in matcher.op:
                 re.compile(matcher.value)
         except ValueError as error:
@@ -72,12 +96,27 @@ def equality_matchers(labels: Mapping[str, str]) -> tuple[Matcher, ...]:
         ValueError: a key is no label name.
     """
     for label in labels:
-        if not _NAME.match(label):
-            raise ValueError(f"{label!r} is not a label name; use letters, digits and underscores")
+        checked_name(label)
     return tuple(Matcher(label, "=", value) for label, value in labels.items())
+
+
+def checked_name(name: str) -> str:
+    """The name of a metric or label, if it is one.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not re.match(NAME_PATTERN, name):
+        raise ValueError(
+            f"{name!r} is no name of a metric or label; use letters, digits and underscores, "
+            "or dots where Prometheus was told to keep them"
+        )
+    return name
 
 
 def selector(metric: str, matchers: Iterable[Matcher] = ()) -> str:
     """An instant vector selector; the bare metric name where there are no matchers."""
-    inner = ",".join(str(matcher) for matcher in matchers)
-    return f"{metric}{{{inner}}}" if inner else metric
+    inner = [str(matcher) for matcher in matchers]
+    if metric and not _PLAIN_METRIC.fullmatch(metric):
+        metric, inner = "", [quoted(metric), *inner]
+    return f"{metric}{{{','.join(inner)}}}" if inner else metric

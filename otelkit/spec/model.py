@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, WithJsonSchema
 
 from otelkit.emit.histogram import duration_bounds
 from otelkit.spec.durations import Duration
-from otelkit.spec.matchers import Matcher, equality_matchers, parse_matchers
+from otelkit.spec.matchers import NAME_PATTERN, Matcher, checked_name, equality_matchers, parse_matchers
 from otelkit.spec.objectives import Alert, Matchers, Parameter, Slo, Strict
 from otelkit.spec.presets import PRESETS, Preset
 from otelkit.spec.resolved import ServiceMetrics
 from otelkit.spec.values import Seconds
 
-MetricName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_:][a-zA-Z0-9_:]*$")]
-LabelName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
+_NAME_SCHEMA: Final = WithJsonSchema({"type": "string", "pattern": NAME_PATTERN})
+MetricName = Annotated[str, AfterValidator(checked_name), _NAME_SCHEMA]
+LabelName = Annotated[str, AfterValidator(checked_name), _NAME_SCHEMA]
 Url = Annotated[str, StringConstraints(pattern=r"^https?://[^\s]+$")]
 
 SLO_WINDOW: Final = Duration.parse("5m")

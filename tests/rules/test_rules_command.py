@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -76,6 +77,36 @@ def test_standard_output_is_one_valid_rule_file(tmp_path: Path, promtool_binary:
     (tmp_path / "all.yaml").write_text("groups: [{name: a, rules: [{record: b, expr: 'sum('}]}]\n")
     broken = otelkit("check", "--promtool", str(promtool_binary), "all.yaml", cwd=tmp_path)
     assert broken.returncode == 3 and "all.yaml" in broken.stdout
+
+
+@pytest.mark.prometheus
+@pytest.mark.parametrize("name", ["DOTTED", "ODD_TEXT"])
+def test_names_and_texts_of_every_kind_work(name: str, tmp_path: Path, promtool_binary: Path) -> None:
+    """Dotted names, quotes, braces and backslashes: rules load, and their tests pass."""
+    import test_rules_generate
+
+    (tmp_path / "otelkit.yaml").write_text(getattr(test_rules_generate, name), encoding="utf-8")
+    done = otelkit("check", "--promtool", str(promtool_binary), cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "no findings" in done.stderr
+
+
+def test_a_promtool_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """Without any, checks are left out and that is said; one that was asked for must exist."""
+    without = {**os.environ, "PATH": "", "OTELKIT_PROMTOOL": ""}
+    command = [str(Path(sys.executable).with_name("otelkit")), "check"]
+    done = subprocess.run(command, cwd=tmp_path, env=without, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "promtool is not on PATH" in done.stderr
+    named = otelkit("check", "--promtool", "nowhere/promtool", cwd=tmp_path)
+    assert named.returncode == 2 and "nowhere/promtool: is no program" in named.stderr
+
+
+def test_a_folder_that_can_not_be_written_is_told(tmp_path: Path) -> None:
+    """The message names the folder and a way out, without a traceback."""
+    (tmp_path / "file").write_text("")
+    done = otelkit("generate", "rules", "-o", "file/rules", cwd=tmp_path)
+    assert done.returncode == 2 and "file/rules" in done.stderr and "-o DIR" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_rules_are_written_without_numpy(tmp_path: Path) -> None:

@@ -56,8 +56,35 @@ def test_raw_buckets_are_read_once_per_window() -> None:
         assert f"service:{quantile}_latency_seconds:quantile_5m" in rules
 
 
+ODD_TEXT = """
+alerts: [{errors_above: 1%, matching: 'path=~"{{2}}"'}]
+slos: [{errors: 1%, matching: 'path="{{ x"'}]
+services:
+  - {name: 'a {{ b }}', preset: http}
+  - {name: 're.*(x|y)$', preset: http}
+  - {name: 'line separator "quoted" \\', preset: http, selector: 'job="x\\"y\\\\z "'}
+"""
+"""Texts that mean something to Prometheus' templates, to its regular expressions, or to YAML."""
+
+DOTTED = """
+preset: http
+split_by: [http.route]
+slos: [{latency: 1s}, {errors: 1%, matching: '"http.status"=~"5.."'}]
+services:
+  - name: a
+    service_label: service.name
+    latency: {histogram: http.server.request.duration_seconds, buckets: [0.5, 1, 2]}
+    errors: '"http.status"=~"5.."'
+  - name: b
+    latency: {histogram: http.server.request.duration, unit: ms, buckets: [500, 1000, 2000]}
+    native: true
+    selector: {k8s.pod.name: b}
+"""
+"""Names as OpenTelemetry has them, which Prometheus 3 keeps where it is told to."""
+
+
 @pytest.mark.prometheus
-@pytest.mark.parametrize("text", ["", "services: [{name: web, preset: http}]", MIXED])
+@pytest.mark.parametrize("text", ["", "services: [{name: web, preset: http}]", MIXED, ODD_TEXT, DOTTED])
 def test_promtool_accepts_every_file(text: str, promtool_binary: Path, tmp_path: Path) -> None:
     """A file that Prometheus refuses takes all rules of that Prometheus with it at its next restart."""
     files = generate(parse_spec(text))

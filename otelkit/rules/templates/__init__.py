@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -13,11 +14,11 @@ from jinja2 import (
     FileSystemLoader,
     PackageLoader,
     StrictUndefined,
-    TemplateError,
     TemplateSyntaxError,
 )
 
 from otelkit.errors import ConfigError
+from otelkit.spec import escaped, label_name
 
 SUFFIX: Final = ".j2"
 
@@ -52,7 +53,10 @@ class Templates:
             comment_start_string="<#",
             comment_end_string="#>",
         )
-        self._environment.filters["json"] = lambda value: json.dumps(value, ensure_ascii=False)
+        self._environment.filters["json"] = lambda value: escaped(json.dumps(value, ensure_ascii=False))
+        self._environment.filters["label"] = label_name
+        # In labels and annotations of alerts, Prometheus fills in what stands in double braces.
+        self._environment.filters["literal"] = lambda value: str(value).replace("{{", '{{ "{{" }}')
         self._environment.filters["number"] = lambda value: f"{value:.12g}"
         self._environment.filters["percent"] = lambda value: f"{100 * value:.12g} %"
 
@@ -60,19 +64,27 @@ class Templates:
         """The text that the template of ``name`` gives.
 
         Raises:
-            ConfigError: a replaced template can't be rendered; names its line.
+            ConfigError: a replaced template can't be rendered; names its file and line.
         """
         self._environment.globals = {**self._environment.globals, **context}
         try:
             return self._environment.get_template(name + SUFFIX).render(context)
-        except TemplateError as error:
+        except Exception as error:
+            # Any exception may come out of what somebody else's template computes.
             if self._override is None:
                 raise
-            line = f":{error.lineno}" if isinstance(error, TemplateSyntaxError) else f": {name}{SUFFIX}"
             raise ConfigError(
-                [f"{self._override}{line}: {error.message}"],
+                [f"{self._place(error, name)}: {error}"],
                 hint="Compare it with the template that it replaces.",
             ) from error
+
+    def _place(self, error: Exception, name: str) -> str:
+        """File and line in the replaced templates where rendering ``name`` failed, if known."""
+        if isinstance(error, TemplateSyntaxError):
+            return f"{error.filename or self._override}:{error.lineno}"
+        frames = traceback.extract_tb(error.__traceback__)
+        places = [frame for frame in frames if frame.filename.startswith(str(self._override))]
+        return f"{places[-1].filename}:{places[-1].lineno}" if places else f"{self._override}: {name}{SUFFIX}"
 
     def _refuse_strangers(self, override: Path, known: list[str]) -> None:
         if not override.is_dir():
