@@ -22,6 +22,7 @@ GOOD_DISK_MIB: Final = 6 * 1024
 """All that Prometheus keeps, and as much as traces and images take besides."""
 _SYSTEM_MIB: Final = 256
 """Memory that the engine and the system need beside the stack."""
+_ENGINE: Final = f"{OLDEST_ENGINE[0]}.{OLDEST_ENGINE[1]}"
 _COMPOSE: Final = ".".join(str(number) for number in OLDEST_COMPOSE)
 _MORE_MEMORY: Final = "Close other programs, or let Docker Desktop's machine have more (Settings, Resources)."
 _LOCAL: Final = "`otelkit stack up --local` does without Docker."
@@ -113,7 +114,7 @@ def _engine(docker: Docker) -> Finding:
         return Finding(
             "engine",
             Level.PROBLEM,
-            f"Docker Engine {text} is too old: the stack needs {OLDEST_ENGINE[0]}.{OLDEST_ENGINE[1]} or newer",
+            f"Docker Engine {text} is too old: the stack needs {_ENGINE} or newer",
             "Update it (docs.docker.com/engine/install).",
         )
     return Finding("engine", Level.OK, f"Docker Engine {text} answers")

@@ -22,7 +22,7 @@ from otelkit.demo import local_parts
 from otelkit.demo.local_parts import Ports, Program
 from otelkit.demo.progress import say
 from otelkit.demo.supervise import Child, Supervisor
-from otelkit.errors import OtelkitError, UsageError
+from otelkit.errors import ConfigError, OtelkitError, UsageError
 from otelkit.spec import load_spec
 
 STATE_FILE: Final = "stack.json"
@@ -176,14 +176,21 @@ class _Stack:
             time.sleep(_LOOK_EVERY_SECONDS)
             if self._reload:
                 self._reload = False
-                self._configure()
-                for running in self._running:
-                    if running.program.reloads and running.child is not None and running.child.running:
-                        os.kill(running.child.pid, signal.SIGHUP)
-                say("configuration is read again")
+                self._reread()
             for running in self._running:
                 if running.child is not None and not running.child.running:
                     self._revive(running)
+
+    def _reread(self) -> None:
+        """Write the configuration again and have all that can do so read it."""
+        try:
+            self._configure()
+        except ConfigError as error:
+            say(f"{error}\n  What was read before stays in force.")
+            return
+        for running in self._running:
+            if running.program.reloads and running.child is not None and running.child.running:
+                os.kill(running.child.pid, signal.SIGHUP)
 
     def _start(self, running: _Running) -> None:
         program = running.program
@@ -209,7 +216,7 @@ class _Stack:
         if len(running.deaths) > _DEATHS_ALLOWED:
             if self._is_needed(running.program):
                 raise died
-            running.child = None
+            self._leave_out(running)
             say(f"{died.message} It is left out now: it ended {len(running.deaths)} times.")
         else:
             say(f"{died.message} It is started again.")
@@ -219,8 +226,14 @@ class _Stack:
     def _give_up(self, running: _Running, why: str) -> None:
         assert running.child is not None
         self._supervisor.stop(running.child)
-        running.child = None
+        self._leave_out(running)
         say(f"{why}\n  {running.program.name} is left out.")
+
+    def _leave_out(self, running: _Running) -> None:
+        """Nobody is to wait for it: others are configured as if it had never been there."""
+        running.child = None
+        self._parts = tuple(part for part in self._parts if part.name != running.program.name)
+        self._reload = True
 
     @staticmethod
     def _is_needed(program: Program) -> bool:
