@@ -32,6 +32,7 @@ VERDICT_COLOURS: Final = {
     "correlated only": panels.ORANGE,
     "cannot separate": panels.YELLOW,
     "no effect": panels.GREEN,
+    semconv.VERDICT_TOO_EARLY: panels.BLUE,
     promql.NOT_JUDGED: panels.GREY,
 }
 
