@@ -8,7 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
+import numpy as np
+
 from otelkit import semconv
+from otelkit.causal.windows import cut
 from otelkit.errors import BackendUnreachable
 from otelkit.query import Panel, Source
 from otelkit.query.connection import Api
@@ -49,7 +52,7 @@ class Reading:
         allowed = self._names if known.controls is None else known.controls
         others = [name for name in allowed if name != service and name not in known.depends_on]
         panels = [own, *filter(None, map(self._read, (*known.depends_on, *others[:MOST_CONTROLS])))]
-        return _joined(panels)
+        return _trimmed(_joined(panels), service)
 
     def _read(self, name: str) -> Panel | None:
         if name not in self._panels:
@@ -71,6 +74,16 @@ def _joined(panels: Sequence[Panel]) -> Panel:
         dependencies={name: below for panel in panels for name, below in panel.dependencies.items()},
         controls={name: named for panel in panels for name, named in panel.controls.items()},
     )
+
+
+def _trimmed(panel: Panel, service: str) -> Panel:
+    """Without what lies before the service's first sample: the causal engine divides a span into some hundred
+    cells, so of a young service a shorter span shows more."""
+    counts = panel.services[service].bucket_counts
+    known = None if counts is None else np.flatnonzero(np.isfinite(counts).any(axis=1))
+    if known is None or not len(known):
+        return panel
+    return cut(panel, float(panel.times[known[0]]) - panel.step_seconds / 2, float(panel.times[-1]))
 
 
 def grid_step(scrape_seconds: float) -> float:

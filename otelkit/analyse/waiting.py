@@ -32,7 +32,7 @@ def _waiting(finding: Finding, start: float, end: float, step: float) -> Finding
     return replace(
         finding,
         verdict=Verdict.CANNOT_SEPARATE,
-        reason=f"Too early. So far: {so_far[:1].lower()}{so_far[1:]}",
+        reason=f"So far: {so_far[:1].lower()}{so_far[1:]}",
         known_at=looks(change, step)[-1],
         mechanism={},
     )
