@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -55,15 +55,23 @@ def find_jumps(panel: Panel, service: str, changes: Sequence[ParameterChange]) -
     Args:
         panel: series of the service and, where there are any, of others.
         service: must be in the panel.
-        changes: changes of any service; none of them is taken to be a cause beforehand.
+        changes: changes of any service. Those of the service itself say where to look more closely; none is
+            taken to be a cause beforehand.
 
     Raises:
         DataError: the service is not in the panel.
     """
-    engine.check(panel, service, changes)
+    own = engine.check(panel, service, changes)
     jumps: list[Jump] = []
     for window in whole(panel, service):
-        prepared = engine.prepare(window, service)
+        # Moments at which something was changed are no quiet ones: a step is likelier there.
+        times = window.panel.times
+        there = tuple(
+            change
+            for change in own
+            if (times < change.first_seen).any() and (times >= change.first_seen).any()
+        )
+        prepared = engine.prepare(replace(window, changes=there), service)
         if not isinstance(prepared, str):
             jumps += _jumps(panel, service, changes, prepared)
     return tuple(sorted(jumps, key=lambda jump: jump.at))
@@ -73,13 +81,15 @@ def _jumps(
     panel: Panel, service: str, changes: Sequence[ParameterChange], prepared: engine.Prepared
 ) -> list[Jump]:
     witness, cells = prepared.witness, prepared.cells
-    steps = sorted(credit.find_steps(witness, []), key=lambda step: step.place)
+    steps = sorted(credit.find_steps(witness, prepared.groups), key=lambda step: step.place)
     jumps = []
     for number, step in enumerate(steps):
         others = [s.place for n, s in enumerate(steps) if n != number]
         evidence = witness.knowing(others).weigh(np.array([step.place]))
         effect = estimate(1.0, evidence.posterior[0], evidence.means[0], evidence.deviations[0])
         log_effect = (effect.mean, effect.quantile(0.025), effect.quantile(0.975))
+        if log_effect[1] * log_effect[2] <= 0:
+            continue  # something stepped, but P99 itself may not have moved
         ratio = Interval(*(float(np.expm1(v)) for v in log_effect))
         seen = cells.time_of(step.place)
         level = summary.p99_between(cells, seen, seen + LOOK_BACK_SECONDS)

@@ -182,8 +182,14 @@ def threshold_text(finding: Finding) -> str:
     """``> 120 ms: crossed``; ``-`` where no threshold is stated for the parameter."""
     if finding.threshold is None:
         return "-"
-    words = {True: "crossed", False: "not crossed", None: "unknown"}
-    return f"> {milliseconds(finding.threshold)} ms: {words[finding.crosses_threshold]}"
+    if finding.crosses_threshold:
+        word = "crossed"
+    elif finding.effect is None:
+        word = "unknown"
+    else:
+        reach = max(abs(finding.effect.low), abs(finding.effect.high))
+        word = "may be crossed" if not reach < finding.threshold else "not crossed"
+    return f"> {milliseconds(finding.threshold)} ms: {word}"
 
 
 def by_importance(explanation: Explanation) -> list[Finding]:
