@@ -341,6 +341,7 @@ def _mechanism() -> g.Panel:
         stacked=True,
         unit="s",
         size=(10, 13),
+        overrides=[panels.by_name("not_split", color=panels.fixed(panels.GREY))],
         no_data="No causal change, or its effect could not be split",
     )
 

@@ -11,6 +11,7 @@ from otelkit.spec import Spec
 
 _BY_REASON = (semconv.LABEL_SERVICE, semconv.LABEL_REASON)
 _NOT_SCRAPED = "otelkit's own metrics are not scraped"
+_NO_ANALYSER = "No analyser: otelkit analyse --serve is not scraped"
 _NO_SELF_SCRAPE = "Prometheus does not scrape itself: add a job for its own address"
 
 
@@ -38,6 +39,10 @@ def dashboard(spec: Spec) -> g.Dashboard:
             _scrapes(),
             _rules(),
             _rule_failures(),
+            panels.row("Verdicts"),
+            _rounds(),
+            _age_of_verdicts(),
+            _waiting(),
         ],
         variables=[shared.service_variable(several=True), shared.model_variable(SERVICES)],
         span="now-3h",
@@ -281,6 +286,54 @@ def _rule_failures() -> g.Panel:
         unit="cps",
         size=(8, 8),
         no_data=_NO_SELF_SCRAPE,
+    )
+
+
+def _rounds() -> g.Panel:
+    return panels.timeseries(
+        "Analyser rounds",
+        "Per second, by outcome. Unreachable: Prometheus did not answer, verdicts are those from before. "
+        "Failed: see the analyser's log.",
+        panels.queries(
+            (
+                "{{outcome}}",
+                promql.rate(f"{semconv.METRIC_ANALYSER_ROUNDS}_total", "", (semconv.LABEL_OUTCOME,)),
+            )
+        ),
+        unit="cps",
+        size=(8, 8),
+        no_data=_NO_ANALYSER,
+    )
+
+
+def _age_of_verdicts() -> g.Panel:
+    return panels.timeseries(
+        "Age of the data behind the verdicts",
+        "Of the newest round that was done. It grows while Prometheus does not answer, or while a round "
+        "takes longer than the interval: fewer services an analyser.",
+        panels.queries(
+            ("age", f"time() - max({semconv.METRIC_ANALYSER_DATA_TIMESTAMP} > 0)"),
+            ("length of a round", f"max({semconv.METRIC_ANALYSER_ROUND_SECONDS})"),
+        ),
+        unit="s",
+        size=(8, 8),
+        no_data=_NO_ANALYSER,
+    )
+
+
+def _waiting() -> g.Panel:
+    flips = promql.rate(f"{semconv.METRIC_VERDICT_FLIPS}_total", "")
+    return panels.timeseries(
+        "Services that wait for a verdict",
+        "With changes to look at, and no time for them in the newest round. Flips are verdicts that were "
+        "given and then replaced: rare, or else data is too thin for what is asked of it.",
+        panels.queries(
+            ("waiting", f"max({semconv.METRIC_ANALYSER_WAITING})"),
+            ("flips per hour", f"3600 * ({flips} or vector(0))"),
+        ),
+        unit="short",
+        size=(8, 8),
+        no_data=_NO_ANALYSER,
     )
 
 

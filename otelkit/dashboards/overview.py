@@ -98,7 +98,7 @@ def _figures() -> list[g.Panel]:
             no_data="No streamed calls",
         ),
         panels.stat(
-            "Output tokens per second",
+            "Output tokens/s",
             "Of all calls together. Flat at its usual peak while calls queue: the model is at its limit.",
             promql.rate(f"{semconv.METRIC_TOKEN_USAGE}_sum", f'{CALLS}, {semconv.LABEL_TOKEN_TYPE}="output"'),
             unit="short",

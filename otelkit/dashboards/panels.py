@@ -267,6 +267,7 @@ def bar_chart(
     no_data: str,
     transformations: Sequence[Mapping[str, Any]] = (),
     stacked: bool = False,
+    overrides: Sequence[Mapping[str, Any]] = (),
     **more: Any,
 ) -> g.BarChart:
     """Bars by the first text field of the (table) queries."""
@@ -279,6 +280,7 @@ def bar_chart(
         tooltipMode="multi",
         orientation="horizontal",
         thresholdSteps=_steps(((None, BLUE),)),
+        overrides=list(overrides),
         extraJson={"fieldConfig": {"defaults": {"unit": unit, "noValue": no_data}}},
         **_common(size),
         **more,

@@ -1,5 +1,6 @@
 """An hour of history in a real Prometheus within seconds: otelkit's own metrics code is driven through
-simulated calls, and promtool turns the pages into blocks. Metrics that nothing writes yet are scripted here.
+simulated calls, its analyser's page shows scripted findings, and promtool turns the pages into blocks. What
+Tempo and Prometheus itself would write is scripted here.
 """
 
 from __future__ import annotations
@@ -20,9 +21,13 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.utils import floatToGoString
 
 from otelkit import rules, semconv
+from otelkit.analyse import Judgement, State
+from otelkit.analyse.page import OwnMetrics, Verdicts
+from otelkit.analyse.state import Movement
+from otelkit.causal import Finding, Interval, Verdict
 from otelkit.emit.metrics import GenerationMetrics
 from otelkit.emit.self_metrics import SelfMetrics
-from otelkit.model import CallSite, ChangeSource, Generation, Outcome, ParameterChange, label_text
+from otelkit.model import CallSite, ChangeSource, Generation, Outcome, ParameterChange
 from otelkit.spec import parse_spec
 
 STEP = 15
@@ -32,6 +37,10 @@ CHAT, SEARCH = "chat", "search"
 SPEC_TEXT = f"""
 services: [{{name: {CHAT}, slos: [{{errors: 1%}}, {{latency: 1.28, quantile: 0.95}}]}}, {{name: {SEARCH}}}]
 windows: [1m, 5m]
+parameters:
+- {{name: max_tokens, threshold: 120ms}}
+- {{name: seed, threshold: 120ms}}
+- {{name: temperature, threshold: 120ms}}
 """
 SPEC = parse_spec(SPEC_TEXT)
 
@@ -50,14 +59,15 @@ SCRIPT = Script()
 
 
 class _Pages:
-    """Samples of one registry, scraped at simulated times."""
+    """Samples of some registries, scraped at simulated times."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self.others: list[CollectorRegistry] = []
         self._families: dict[str, tuple[str, dict[Hashable, tuple[str, list[str]]]]] = {}
 
     def scrape(self, at: float) -> None:
-        for family in self.registry.collect():
+        for family in [*self.registry.collect(), *(one for other in self.others for one in other.collect())]:
             _, series = self._families.setdefault(family.name, (family.type, {}))
             for sample in family.samples:
                 if sample.name.endswith("_created"):
@@ -87,6 +97,7 @@ def history(start: float) -> str:
     calls = GenerationMetrics(pages.registry)
     own = {name: _self_metrics(pages.registry, name) for name in (CHAT,)}
     others = _Others(pages.registry)
+    analyser = _Analyser(pages)
     dice = random.Random(7)
     under_way: deque[Generation] = deque()
     for tick in range(LENGTH // STEP + 1):
@@ -112,7 +123,9 @@ def history(start: float) -> str:
         own[CHAT].not_selected(120, "over_rate")
         own[CHAT].lost(int(offset == 2000 // STEP * STEP), "queue_full")
         own[CHAT].overhead("encode", 0.004)
-        others.tick(offset, start)
+        others.tick()
+        others.of_prometheus_itself(offset)
+        analyser.tick(offset, start)
         pages.scrape(start + offset)
     return pages.text()
 
@@ -176,44 +189,63 @@ def _self_metrics(registry: CollectorRegistry, service: str) -> SelfMetrics:
     return SelfMetrics(service, registry, pending=lambda: 2)
 
 
+class _Analyser:
+    """The analyser's own page, over findings as the script has them."""
+
+    def __init__(self, pages: _Pages) -> None:
+        self.state = State()
+        self.own = OwnMetrics()
+        pages.registry.register(Verdicts(lambda: self.state, SPEC))
+        pages.others.append(self.own.registry)
+
+    def tick(self, offset: float, start: float) -> None:
+        """It sees a change soon, and has a verdict after five minutes; on the last change none yet."""
+        self.own.rounds.labels("done").inc()
+        self.own.round_seconds.set(2.5)
+        self.own.data_until.set(start + offset - STEP)
+        self.own.waiting.set(int(offset % 600 < 60))
+        judged = [
+            Judgement(change, finding(change), start + offset) if offset >= at + 300 else Judgement(change)
+            for change, at in changes(start)
+            if at <= offset
+        ]
+        moved = offset >= SCRIPT.longer_at + 300
+        movement = Movement(2.48, 9.10, 0.07, 9.10) if moved else Movement(p99_now=2.48)
+        self.state = State({CHAT: tuple(judged)}, {CHAT: movement}, start + offset)
+
+
+def finding(change: ParameterChange) -> Finding | None:
+    """What the engine might say of a change; None for the one that it is too early for."""
+
+    def known(verdict: Verdict, effect: Interval, lag: float | None, r: float, q: float) -> Finding:
+        ratio = Interval(effect.value / 2.48, effect.low / 2.48, effect.high / 2.48)
+        paths = {"output_length": 0.878, "queueing": 0.092} if verdict is Verdict.CAUSAL else {}
+        return Finding(
+            change,
+            verdict,
+            "scripted",
+            effect=effect,
+            effect_ratio=ratio,
+            lag_seconds=lag,
+            pearson_r=r,
+            p_value=q / 3,
+            q_value=q,
+            mechanism={path: Interval(share, share - 0.1, share + 0.1) for path, share in paths.items()},
+        )
+
+    if change.parameter == "seed":
+        return known(Verdict.NO_EFFECT, Interval(0.004, -0.03, 0.035), None, 0.11, 0.71)
+    if change.parameter == "temperature":
+        return known(Verdict.CORRELATED_ONLY, Interval(0.21, -0.05, 0.46), None, 0.42, 0.19)
+    if change.new == 256:
+        return known(Verdict.CAUSAL, Interval(6.55, 5.9, 7.2), 12.0, 0.93, 0.003)
+    return None
+
+
 class _Others:
-    """Metrics of the analyser, of Tempo, of Prometheus itself."""
+    """Metrics of Tempo and of Prometheus itself."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        def gauge(name: str, *labels: str) -> Gauge:
-            return Gauge(name, "scripted", labels, registry=registry)
-
-        of_verdict = semconv.LABELS_OF_VERDICTS
-        self.verdict = gauge(semconv.METRIC_CHANGE_VERDICT, *of_verdict)
-        self.of_change = {
-            name: gauge(name, *of_verdict)
-            for name in (
-                semconv.METRIC_CHANGE_EFFECT,
-                semconv.METRIC_CHANGE_EFFECT_LOW,
-                semconv.METRIC_CHANGE_EFFECT_HIGH,
-                semconv.METRIC_CHANGE_LAG,
-                semconv.METRIC_CHANGE_PEARSON_R,
-                semconv.METRIC_CHANGE_P_VALUE,
-                semconv.METRIC_CHANGE_Q_VALUE,
-                semconv.METRIC_CHANGE_THRESHOLD,
-            )
-        }
-        self.mechanism = gauge(semconv.METRIC_CHANGE_MECHANISM, *of_verdict, semconv.LABEL_MECHANISM)
-        self.of_service = {
-            name: gauge(name, semconv.LABEL_SERVICE)
-            for name in (
-                semconv.METRIC_P99_BEFORE,
-                semconv.METRIC_P99_AFTER,
-                semconv.METRIC_P99_UNEXPLAINED,
-                semconv.METRIC_P99_COUNTERFACTUAL,
-            )
-        }
-        service = semconv.LABEL_SERVICE
-        node = (semconv.LABEL_ID, semconv.LABEL_TITLE, semconv.LABEL_SUBTITLE, semconv.LABEL_KIND)
-        edge = (semconv.LABEL_ID, semconv.LABEL_SOURCE, semconv.LABEL_TARGET)
-        self.node = gauge(semconv.METRIC_CAUSAL_NODE, service, *node, semconv.LABEL_VERDICT)
-        self.edge = gauge(semconv.METRIC_CAUSAL_EDGE, service, *edge, semconv.LABEL_VERDICT)
-        self.confidence = gauge(semconv.METRIC_CAUSAL_EDGE_CONFIDENCE, service, *edge, semconv.LABEL_VERDICT)
         ends = (semconv.LABEL_CLIENT, semconv.LABEL_SERVER)
         self.graph = Counter(
             semconv.METRIC_SERVICE_GRAPH_REQUESTS.removesuffix("_total"), "g", ends, registry=registry
@@ -222,10 +254,10 @@ class _Others:
             semconv.METRIC_SERVICE_GRAPH_FAILED.removesuffix("_total"), "g", ends, registry=registry
         )
         self.graph_seconds = Histogram(
-            semconv.METRIC_SERVICE_GRAPH_DURATION, "g", ends, buckets=(0.1, 0.4, 1.6), registry=registry
+            semconv.METRIC_SERVICE_GRAPH_DURATION, "g", ends, buckets=(0.1, 0.4, 1.6, 6.4), registry=registry
         )
         self.of_prometheus = {
-            name: gauge(name, *labels)
+            name: Gauge(name, "scripted", labels, registry=registry)
             for name, labels in {
                 semconv.METRIC_UP: (),
                 semconv.METRIC_SCRAPE_DURATION: (),
@@ -241,64 +273,23 @@ class _Others:
             registry=registry,
         )
 
-    def tick(self, offset: float, start: float) -> None:
-        """Counters of the service graph always; verdicts five minutes after the change."""
-        for client, server, calls, failed in (
-            ("web", CHAT, 45, 1),
-            ("web", SEARCH, 18, 2),
-            (CHAT, SEARCH, 9, 0),
+    def tick(self) -> None:
+        """Calls between services."""
+        for client, server, calls, failed, seconds in (
+            ("web", CHAT, 45, 1, 2.0),
+            ("web", SEARCH, 18, 2, 0.3),
+            (CHAT, SEARCH, 9, 0, 0.05),
         ):
             self.graph.labels(client, server).inc(calls)
             self.graph_failed.labels(client, server).inc(failed)
-            self.graph_seconds.labels(client, server).observe(0.3)
+            self.graph_seconds.labels(client, server).observe(seconds)
+
+    def of_prometheus_itself(self, offset: float) -> None:
+        """Its scrapes, with one target down for two minutes, and its rules."""
         numbers = (0.0 if 900 < offset < 1020 else 1.0, 0.02, 400, 0.004, 15)
         for one, number in zip(self.of_prometheus.values(), numbers, strict=True):
             (one.labels("/rules/a.yaml;otelkit-latency-1m") if one._labelnames else one).set(number)
         self.rule_failures.labels("/rules/a.yaml;otelkit-latency-1m").inc(0)
-        if offset < SCRIPT.longer_at + 300:
-            return
-        verdicts = {
-            "seed": ("no effect", 0.004, -0.03, 0.035, None, 0.11, 0.71),
-            "max_tokens": ("causal", 6.55, 5.90, 7.20, 12.0, 0.93, 0.003),
-            "temperature": ("correlated only", 0.21, -0.05, 0.46, None, 0.42, 0.19),
-        }
-        for change, seen_at in changes(start)[:3]:
-            if offset < seen_at + 300:
-                continue
-            verdict, value, low, high, lag, r, q = verdicts[change.parameter]
-            labels = (
-                CHAT,
-                change.parameter,
-                label_text(change.old),
-                label_text(change.new),
-                change.scope,
-                change.id,
-                verdict,
-            )
-            self.verdict.labels(*labels).set(1)
-            numbers = (value, low, high, lag, r, q / 3, q, 0.12)
-            for gauge, number in zip(self.of_change.values(), numbers, strict=True):
-                if number is not None:
-                    gauge.labels(*labels).set(number)
-            node = f"{label_text(change.old)} → {label_text(change.new)}"
-            self.node.labels(CHAT, change.id, change.parameter, node, "parameter", verdict).set(value)
-            if verdict == "causal":
-                parts = {"output_length": 5.75, "queueing": 0.60, "not_split": 0.20}
-                for path, seconds in parts.items():
-                    self.mechanism.labels(*labels, path).set(seconds)
-                    self.node.labels(CHAT, path, path.replace("_", " "), "", "mechanism", "").set(seconds)
-                    self._edge(change.id, path, verdict, seconds, 1 - q)
-                    self._edge(path, "p99", verdict, seconds, 1 - q)
-            else:
-                self._edge(change.id, "p99", verdict, value, 1 - q)
-        self.node.labels(CHAT, "p99", "P99", CHAT, "service", "").set(9.1)
-        for gauge, number in zip(self.of_service.values(), (2.48, 9.10, 0.07, 2.55), strict=True):
-            gauge.labels(CHAT).set(number)
-
-    def _edge(self, source: str, target: str, verdict: str, seconds: float, confidence: float) -> None:
-        labels = (CHAT, f"{source}:{target}", source, target, verdict)
-        self.edge.labels(*labels).set(seconds)
-        self.confidence.labels(*labels).set(confidence)
 
 
 @dataclass(frozen=True)
@@ -355,6 +346,8 @@ def running_prometheus(binary: Path, directory: Path) -> Iterator[str]:
         f"--storage.tsdb.path={directory / 'data'}",
         f"--web.listen-address={address}",
         "--log.level=warn",
+        # Blocks made by promtool lack the marks that end a series: it would go on for five minutes.
+        f"--query.lookback-delta={3 * STEP}s",
     ]
     with (directory / "prometheus.log").open("ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)

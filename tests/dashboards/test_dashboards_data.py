@@ -46,7 +46,7 @@ def test_dashboards_of_many_services_work_for_one_and_for_several(
 
 
 def test_the_verdict_table_has_a_row_for_every_change(filled: FilledPrometheus) -> None:
-    """A change that is not judged yet, or has no lag, would vanish; or a change would have two rows."""
+    """A change that it is too early for, or has no lag, would vanish; or a change would have two rows."""
     found = results(documents(SPEC)["otelkit-causal"], filled.url, _span(filled), {"service": [CHAT]})
     (table,) = found.frames["Verdict on each change"]
     rows = {(row["Parameter"], row["Old"], row["New"]): row for row in _rows(table)}
@@ -55,7 +55,7 @@ def test_the_verdict_table_has_a_row_for_every_change(filled: FilledPrometheus) 
         ("max_tokens", "64", "256"): "causal",
         ("temperature", "0.7", "0.9"): "correlated only",
         ("seed", "1", "2"): "no effect",
-        ("max_tokens", "256", "128"): "not judged yet",
+        ("max_tokens", "256", "128"): "too early",
     }
     causal = rows["max_tokens", "64", "256"]
     assert (causal["Effect on P99"], causal["at least"], causal["at most"]) == (6.55, 5.9, 7.2)

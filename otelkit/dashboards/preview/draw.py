@@ -12,6 +12,7 @@ from otelkit.dashboards.preview.fetch import PanelFrames, Span
 from otelkit.dashboards.preview.frames import Field, Frame, Value
 
 Drawn = dict[str, Any]
+_TRACES_ONLY: Final = "Not drawn here: Grafana asks Tempo for these traces, the preview only Prometheus"
 _MARKDOWN: Final = MarkdownIt("commonmark", {"html": False}).enable("table")
 
 
@@ -26,7 +27,7 @@ def draw(panel: Mapping[str, Any], found: PanelFrames, span: Span) -> Drawn:
         "description": panel.get("description", ""),
         "place": panel.get("gridPos", {}),
         "unit": defaults.get("unit", ""),
-        "noValue": defaults.get("noValue", "No data"),
+        "noValue": _TRACES_ONLY if found.traces_only else defaults.get("noValue", "No data"),
         "problems": found.problems,
         "empty": not found.frames and not panel.get("options", {}).get("content"),
     }
@@ -215,7 +216,14 @@ def _bar_chart(panel: Mapping[str, Any], found: PanelFrames, span: Span) -> Draw
     numbers = [field for field in frame.fields if field.is_number and field.name != "Time"]
     return {
         "categories": [str(value) for value in texts[0].values] if texts else [],
-        "series": [{"name": field.title, "values": field.values} for field in numbers],
+        "series": [
+            {
+                "name": field.title,
+                "values": field.values,
+                "color": _fixed_colour(settings(panel, field, frame.ref)),
+            }
+            for field in numbers
+        ],
         "stacked": panel.get("options", {}).get("stacking") == "normal",
     }
 

@@ -52,6 +52,8 @@ class PanelFrames:
     problems: list[str] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
     """refIds of targets that returned nothing."""
+    traces_only: bool = False
+    """Whether all of its targets ask for traces, which Prometheus has none of."""
     step: float = 0.0
 
 
@@ -61,11 +63,13 @@ def fetch(panel: Mapping[str, Any], api: PrometheusApi, variables: Variables, sp
     known = Variables({**variables.texts, **span.built_in(step)})
     found = PanelFrames(step=step)
     targets = [target for target in panel.get("targets", []) if not target.get("hide")]
+    found.traces_only = bool(targets) and all(target.get("queryType") == "traceql" for target in targets)
     tables = [target for target in targets if target.get("format") == "table"]
     for target in targets:
         ref = target.get("refId", "")
         if "expr" not in target:
-            found.problems.append("traces are not drawn: only Prometheus is asked")
+            if not found.traces_only:
+                found.problems.append(f"query {ref}: is not for Prometheus, the only one that is asked")
             continue
         expr = known.replace(target["expr"])
         legend = known.replace(target.get("legendFormat") or "")

@@ -81,10 +81,16 @@
   function withLegend(place, panel, series) {
     const box = document.createElement("div");
     box.className = "plot";
-    const shown = series.slice(0, 12);
-    const list = legend(panel, shown);
-    if (series.length > shown.length) list.append(`and ${series.length - shown.length} more`);
+    const list = legend(panel, series.slice(0, 24));
     place.append(box, list);
+    const rest = document.createElement("li");
+    const shorten = () => {
+      const left = series.length - list.querySelectorAll("i").length;
+      rest.textContent = `and ${left} more`;
+      if (left) list.append(rest);
+      return list.scrollHeight > list.clientHeight + 1 && list.children.length > 2;
+    };
+    while (shorten()) (rest.isConnected ? rest.previousSibling : list.lastChild).remove();
     return box;
   }
 
@@ -200,52 +206,87 @@
     });
   }
 
-  /** Columns by the longest way from a node without incoming edges: causes left, effects right. */
+  /** Room of an edge that passes a column, as a share of a node's. */
+  const PASSING = 0.6;
+
+  /** Columns by the longest way from a node without incoming edges: causes left, effects right. An edge that passes
+      a column has a place in it, so that it leads around the nodes there. */
   function columnsOf(nodes, edges) {
     const depth = new Map(nodes.map((node) => [node.id, 0]));
+    const known = edges.filter(({ source, target }) => depth.has(source) && depth.has(target) && source !== target);
     for (let round = 0; round < nodes.length; round++) {
       let moved = false;
-      edges.forEach(({ source, target }) => {
-        if (depth.has(source) && depth.has(target) && depth.get(target) < depth.get(source) + 1 && depth.get(source) < nodes.length) {
+      known.forEach(({ source, target }) => {
+        if (depth.get(target) < depth.get(source) + 1 && depth.get(source) < nodes.length) {
           depth.set(target, depth.get(source) + 1);
           moved = true;
         }
       });
       if (!moved) break;
     }
-    const columns = [];
-    nodes.forEach((node) => (columns[depth.get(node.id)] = columns[depth.get(node.id)] || []).push(node));
-    const filled = columns.filter(Boolean);
-    // Each column in the order of the nodes it is reached from, so that fewer edges cross.
-    const at = new Map();
-    filled.forEach((column) => {
-      column.forEach((node) => {
-        const from = edges.filter((edge) => edge.target === node.id && at.has(edge.source)).map((edge) => at.get(edge.source));
-        node.order = from.length ? from.reduce((sum, y) => sum + y, 0) / from.length : 0.5;
-      });
-      column.sort((a, b) => a.order - b.order || (b.mainstat || 0) - (a.mainstat || 0));
-      column.forEach((node, index) => at.set(node.id, (index + 0.5) / column.length));
+    const levels = [...new Set(depth.values())].sort((a, b) => a - b);
+    const columns = levels.map(() => []);
+    nodes.forEach((node) => columns[levels.indexOf(depth.get(node.id))].push({ id: node.id, room: 1, size: node.mainstat || 0 }));
+    const way = new Map();
+    const previous = new Map(nodes.map((node) => [node.id, known.filter((edge) => edge.target === node.id).map((edge) => edge.source)]));
+    known.forEach((edge, number) => {
+      const from = levels.indexOf(depth.get(edge.source)), to = levels.indexOf(depth.get(edge.target));
+      const stops = [];
+      for (let column = from + 1; column < to; column++) {
+        const stop = { id: `\u0000way ${number} ${column}`, room: PASSING, size: 0 };
+        previous.set(stop.id, [stops.length ? stops[stops.length - 1] : edge.source]);
+        columns[column].push(stop);
+        stops.push(stop.id);
+      }
+      if (stops.length) way.set(edge, stops[Math.floor((stops.length - 1) / 2)]);
     });
-    return { filled, at };
+    // Each column in the order of what it is reached from, so that fewer edges cross.
+    const at = new Map();
+    columns.forEach((column) => {
+      column.forEach((one) => {
+        const from = (previous.get(one.id) || []).filter((id) => at.has(id)).map((id) => at.get(id));
+        one.order = from.length ? from.reduce((sum, y) => sum + y, 0) / from.length : 0.5;
+      });
+      column.sort((a, b) => a.order - b.order || b.size - a.size);
+      const all = column.reduce((sum, one) => sum + one.room, 0);
+      let used = 0;
+      column.forEach((one) => {
+        at.set(one.id, (used + one.room / 2) / all);
+        used += one.room;
+      });
+    });
+    const rooms = Math.max(...columns.map((column) => column.reduce((sum, one) => sum + one.room, 0)));
+    return { columns, at, way, rooms };
   }
 
   function nodeGraph(place, panel) {
     const box = document.createElement("div");
     box.className = "plot";
     place.append(box);
-    const { filled, at } = columnsOf(panel.nodes, panel.edges);
-    const width = place.clientWidth || 800, height = place.clientHeight || 400;
+    const { columns, at, way, rooms } = columnsOf(panel.nodes, panel.edges);
+    box.style.minHeight = `${Math.ceil(rooms * 26 + 70)}px`;
+    const width = box.clientWidth || 800, height = box.clientHeight || 400;
+    const room = (height - 70) / rooms;
+    // Names stand below circles where there is room, else beside small dots.
+    const roomy = room >= 62;
+    const size = roomy ? Math.min(58, room - 24) : Math.max(8, Math.min(16, room - 10));
     const margin = 90;
     const spots = new Map();
-    filled.forEach((column, index) => column.forEach((node) => {
-      const x = filled.length === 1 ? width / 2 : margin + (index * (width - 2 * margin)) / (filled.length - 1);
-      spots.set(node.id, [x, 20 + at.get(node.id) * (height - 70)]);
+    columns.forEach((column, index) => column.forEach((one) => {
+      const x = columns.length === 1 ? width / 2 : margin + (index * (width - 2 * margin)) / (columns.length - 1);
+      spots.set(one.id, [x, 20 + at.get(one.id) * (height - 70)]);
     }));
-    const columnOf = new Map(filled.flatMap((column, index) => column.map((node) => [node.id, index])));
-    /** An edge that passes a column bows around the nodes in it. */
-    const bend = ({ source, target }) => (columnOf.get(target) - columnOf.get(source) <= 1 ? 0.06 : at.get(source) > 0.6 ? -0.4 : 0.17);
+    /** How much an edge bends to pass its place in the column in its middle. */
+    const bend = (edge) => {
+      if (!way.has(edge)) return 0.06;
+      const [from, to, by] = [edge.source, edge.target, way.get(edge)].map((id) => spots.get(id));
+      const straight = from[1] + ((to[1] - from[1]) * (by[0] - from[0])) / (to[0] - from[0]);
+      return (2 * (straight - by[1])) / (to[0] - from[0]);
+    };
     const stat = (value, unit) => (value === null || value === undefined || value === "" ? "" : format(value, unit));
     const numbers = (one, side) => [stat(one.mainstat, panel.units[side][0]), stat(one.secondarystat, panel.units[side][1])].filter(Boolean).join("  ·  ");
+    const named = (node) => `{t|${cut(node.title || node.id, 30)}}` + (node.subtitle ? (roomy ? "\n" : " ") + `{s|${cut(node.subtitle, 40)}}` : "");
+    const align = roomy ? "center" : "left";
     return chart(box, {
       tooltip: { confine: true, textStyle: { fontSize: 11 } },
       series: [{
@@ -256,21 +297,21 @@
           { id: "\u0000a", x: 0, y: 0, symbolSize: 0, silent: true, label: { show: false } },
           { id: "\u0000b", x: width, y: height, symbolSize: 0, silent: true, label: { show: false } },
           ...panel.nodes.map((node) => ({
-            id: node.id, name: node.id, x: spots.get(node.id)[0], y: spots.get(node.id)[1], symbolSize: 58,
+            id: node.id, name: node.id, x: spots.get(node.id)[0], y: spots.get(node.id)[1], symbolSize: size,
             itemStyle: { color: "#ffffff", borderColor: colour(node.color) || "#8e8e8e", borderWidth: 3 },
-            label: { show: true, position: "inside", formatter: numbers(node, "nodes"), fontSize: 10, color: INK },
+            label: { show: size >= 44, position: "inside", formatter: numbers(node, "nodes"), fontSize: size >= 54 ? 10 : 9, color: INK },
             value: numbers(node, "nodes"),
           })),
           ...panel.nodes.map((node) => ({
-            id: "\u0000label " + node.id, x: spots.get(node.id)[0], y: spots.get(node.id)[1] + 30, symbolSize: 1, silent: true,
+            id: "\u0000label " + node.id, x: spots.get(node.id)[0] + (roomy ? 0 : size / 2 + 2), y: spots.get(node.id)[1] + (roomy ? size / 2 + 1 : 0), symbolSize: 1, silent: true,
             itemStyle: { color: "transparent" },
-            label: { show: true, position: "bottom", distance: 2, fontSize: 11, color: INK, formatter: `{t|${cut(node.title || node.id, 30)}}` + (node.subtitle ? `\n{s|${cut(node.subtitle, 40)}}` : ""), rich: { t: { fontWeight: 600, align: "center", lineHeight: 15 }, s: { color: MUTED, fontSize: 10, align: "center", lineHeight: 13 } } },
+            label: { show: true, position: roomy ? "bottom" : "right", distance: 2, fontSize: 11, color: INK, formatter: named(node), backgroundColor: "rgba(255,255,255,0.7)", rich: { t: { fontWeight: 600, align, lineHeight: 15 }, s: { color: MUTED, fontSize: 10, align, lineHeight: 13 } } },
           })),
         ],
         links: panel.edges.filter((edge) => spots.has(edge.source) && spots.has(edge.target)).map((edge) => ({
-          source: edge.source, target: edge.target,
+          source: edge.source, target: edge.target, value: numbers(edge, "edges"),
           lineStyle: { color: colour(edge.color) || "#8e8e8e", width: Math.max(1, Math.min(10, edge.thickness || 1.5)), opacity: 0.75, curveness: bend(edge) },
-          label: { show: true, formatter: numbers(edge, "edges"), fontSize: 10, color: INK, backgroundColor: "rgba(255,255,255,0.85)", padding: [1, 3] },
+          label: { show: roomy, formatter: numbers(edge, "edges"), fontSize: 10, color: INK, backgroundColor: "rgba(255,255,255,0.85)", padding: [1, 3] },
         })),
       }],
     });
@@ -279,6 +320,7 @@
   function stateTimeline(place, panel) {
     const box = document.createElement("div");
     box.className = "plot";
+    box.style.minHeight = `${panel.lanes.length * 16 + 30}px`;
     place.append(box);
     const data = panel.lanes.flatMap((lane, index) => lane.stretches.map(([from, to, name, text]) => ({ value: [index, from, to, text], itemStyle: { color: colour(name), opacity: 0.85 } })));
     return chart(box, {
@@ -300,7 +342,8 @@
   }
 
   function barChart(place, panel) {
-    const styled = panel.series.map((one, index) => Object.assign({ swatch: palette[index % palette.length] }, one));
+    let next = 0;
+    const styled = panel.series.map((one) => Object.assign({ swatch: one.color ? colour(one.color) : palette[next++ % palette.length] }, one));
     const box = withLegend(place, panel, styled);
     return chart(box, {
       grid: { left: 20, right: 24, top: 8, bottom: 6, containLabel: true },
