@@ -35,7 +35,12 @@ _FILES: Final = (
     "slo.rules.yaml",
     "alerts.rules.yaml",
 )
-_BURN_INTERVAL: Final = Duration.parse("5m")
+_BUDGET_INTERVAL: Final = Duration.parse("30s")
+"""Of what is summed up over days: often enough for a mean over five minutes, and half as much to read."""
+_BURN_INTERVAL: Final = Duration.parse("2m")
+"""At most: a series is forgotten after five minutes, and one failed evaluation must not end alerts."""
+_RESOLUTION: Final = Duration.parse("5m")
+"""Of sums over days: each 5m rate then counts once."""
 _DASHBOARD: Final = "otelkit-causal"
 _SLO_WINDOW: Final = Duration.parse("5m")
 
@@ -134,7 +139,9 @@ def _context(spec: Spec, found: tuple[Family, ...]) -> dict[str, Any]:
         "absences": absences(found),
         "interval": evaluation_interval(ladder[0], spec),
         "slo_interval": evaluation_interval(_SLO_WINDOW, spec),
+        "budget_interval": max(evaluation_interval(_SLO_WINDOW, spec), _BUDGET_INTERVAL),
         "burn_interval": lambda window: _burn_interval(window, spec),
+        "resolution": lambda window: max(_burn_interval(window, spec), _sixtieth(window, _RESOLUTION)),
         "quantiles": semconv.RECORDED_QUANTILES,
         "quantile_name": _quantile_name,
         "quantile_text": semconv.quantile_text,
@@ -171,8 +178,11 @@ def _splits(spec: Spec, found: tuple[Family, ...]) -> list[Split]:
 
 
 def _burn_interval(window: Duration, spec: Spec) -> Duration:
-    """As for other rules, but up to five minutes: the resolution of means over days."""
-    return max(evaluation_interval(window, spec), min(Duration.of(window.seconds // 60), _BURN_INTERVAL))
+    return max(evaluation_interval(_SLO_WINDOW, spec), _sixtieth(window, _BURN_INTERVAL))
+
+
+def _sixtieth(window: Duration, longest: Duration) -> Duration:
+    return min(Duration.of(window.seconds // 60), longest)
 
 
 def _quantile_name(

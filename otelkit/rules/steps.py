@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from otelkit import semconv
-from otelkit.rules.families import Distribution, Family, any_of, in_one_rule
-from otelkit.spec import Duration, Spec, selector
+from otelkit.rules.families import Distribution, Family, in_one_rule
+from otelkit.spec import Duration, Spec
 
 _LONGEST_INTERVAL: Final = Duration.parse("1m")
 _MAX_SELECTED: Final = 100
@@ -31,8 +30,10 @@ class Step:
     families: tuple[Family, ...]
     part: int = 0
     """Groups over one window are numbered from 1 where there are several."""
-    shared: bool = True
-    """It is the only group over its window, so its quantiles may read every recorded rate."""
+    rates: bool = True
+    """It records rates from raw series."""
+    reads: bool = True
+    """It records what is read from those rates, of all services."""
 
     @property
     def suffix(self) -> str:
@@ -61,13 +62,6 @@ class Step:
     def rules_with(self, quantity: str) -> list[tuple[Family, ...]]:
         return in_one_rule([family for family in self.families if family.counter(quantity)])
 
-    def recorded(self, series: str) -> str:
-        """PromQL of recorded series of this group's services."""
-        if self.shared:
-            return series
-        names = sorted(name for family in self.families for name in family.names)
-        return selector(series, (any_of(semconv.LABEL_SERVICE, names),))
-
 
 def evaluation_interval(window: Duration, spec: Spec) -> Duration:
     """A sixtieth of the window, at least the spec's interval, at most a minute: it hardly moves in less."""
@@ -76,7 +70,11 @@ def evaluation_interval(window: Duration, spec: Spec) -> Duration:
 
 
 def steps(spec: Spec, found: Sequence[Family], window: Duration, members: Iterable[Family]) -> list[Step]:
-    """The groups over one window: several where many services are picked by selectors of their own."""
+    """The groups over one window.
+
+    Where many services are picked by selectors of their own, their rates are spread over several groups, since
+    rules of a group run one after another; what is read from the rates follows in a group by itself.
+    """
     interval = evaluation_interval(window, spec)
     families = list(members)
     together = [family for family in families if family.fixed_name is None]
@@ -86,14 +84,16 @@ def steps(spec: Spec, found: Sequence[Family], window: Duration, members: Iterab
     parts = [alone[first : first + _MAX_SELECTED] for first in range(0, len(alone), _MAX_SELECTED)]
     parts = [together, *parts] if together else parts
     return [
-        Step(window, interval, tuple(part), number, shared=False)
-        for number, part in enumerate(parts, start=1)
+        *(Step(window, interval, tuple(part), n, reads=False) for n, part in enumerate(parts, start=1)),
+        Step(window, interval, tuple(families), rates=False),
     ]
 
 
 def overruns(spec: Spec, groups: Iterable[Step]) -> Iterator[str]:
     """Warnings of groups that would take Prometheus more than half of their interval, by estimate."""
     for step in groups:
+        if not step.rates:
+            continue
         series = 0.0
         for family in step.families:
             buckets = 1 if family.metrics.native else len(family.metrics.buckets or ()) + 1

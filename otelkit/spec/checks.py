@@ -11,6 +11,7 @@ from otelkit.spec.objectives import BURN_ALERTS, Alert, Slo
 from otelkit.spec.resolved import ServiceMetrics
 
 _SAMPLES_FOR_A_RATE: Final = 2
+_LONGEST_INTERVAL: Final = Duration.parse("2m")
 _T = TypeVar("_T")
 Place = tuple[str | int, ...]
 Problem = tuple[Place, str]
@@ -19,6 +20,7 @@ Problem = tuple[Place, str]
 def cross_checks(spec: Spec) -> Iterator[Problem]:
     """Yield (place, what is wrong and what to do) for each contradiction."""
     yield from _names(spec)
+    yield from _intervals(spec)
     yield from _windows(spec)
     for place, slo in _each(spec, "slos"):
         yield from _burn_alerts(place, slo)
@@ -51,6 +53,18 @@ def _names(spec: Spec) -> Iterator[Problem]:
             for position, other in enumerate(getattr(service, key) or ()):
                 if other == service.name:
                     yield ("services", index, key, position), f"{other!r} is the service itself; name another"
+
+
+def _intervals(spec: Spec) -> Iterator[Problem]:
+    """Prometheus forgets a series five minutes after its last sample; one sample may be lost."""
+    for key in ("scrape_interval", "evaluation_interval"):
+        interval = getattr(spec, key)
+        if interval > _LONGEST_INTERVAL:
+            yield (
+                (key,),
+                f"{interval} leaves gaps in series, which Prometheus forgets after five minutes; "
+                f"use {_LONGEST_INTERVAL} or less",
+            )
 
 
 def _windows(spec: Spec) -> Iterator[Problem]:

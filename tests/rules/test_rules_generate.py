@@ -82,9 +82,12 @@ services:
 """
 """Names as OpenTelemetry has them, which Prometheus 3 keeps where it is told to."""
 
+MANY = "\n".join(["services:", *(f"  - {{name: s{n}, selector: {{job: j{n}}}}}" for n in range(120))])
+"""More services with selectors of their own than go into one group."""
+
 
 @pytest.mark.prometheus
-@pytest.mark.parametrize("text", ["", "services: [{name: web, preset: http}]", MIXED, ODD_TEXT, DOTTED])
+@pytest.mark.parametrize("text", ["", "services: [{name: web, preset: http}]", MIXED, ODD_TEXT, DOTTED, MANY])
 def test_promtool_accepts_every_file(text: str, promtool_binary: Path, tmp_path: Path) -> None:
     """A file that Prometheus refuses takes all rules of that Prometheus with it at its next restart."""
     files = generate(parse_spec(text))

@@ -13,7 +13,7 @@ import yaml
 from otelkit.errors import ConfigError
 from otelkit.rules import generate, generate_alertmanager, generate_with_warnings
 from otelkit.rules.lint import known_metrics, lint
-from otelkit.spec import parse_spec
+from otelkit.spec import Duration, parse_spec
 
 ROOT = Path(__file__).parents[2]
 
@@ -145,13 +145,20 @@ def test_many_selected_services_are_spread_over_groups() -> None:
     services = ",".join(f"{{name: s{index:03}, selector: {{job: j{index}}}}}" for index in range(250))
     document = yaml.safe_load(generate(parse_spec(f"services: [{services}]"))["latency.rules.yaml"])
     groups = [group for group in document["groups"] if group["name"].startswith("otelkit-latency-1m")]
-    assert [group["name"][-2:] for group in groups] == ["-1", "-2", "-3"]
-    records = [
-        rule["expr"]
-        for rule in groups[1]["rules"]
-        if rule["record"] == "service:p99_latency_seconds:quantile_1m"
-    ]
-    assert len(records) == 1 and "s100|" in records[0] and "s099" not in records[0]
+    assert [group["name"].removeprefix("otelkit-latency-1m") for group in groups] == ["-1", "-2", "-3", ""]
+    rates = [rule for group in groups[:3] for rule in group["rules"]]
+    assert all(rule["record"].startswith("service_le:") and "labels" in rule for rule in rates)
+    # One rule for all of them: several of one name and equal labels are duplicates.
+    recorded = [rule["record"] for rule in groups[3]["rules"]]
+    assert "service:p99_latency_seconds:quantile_1m" in recorded and len(set(recorded)) == len(recorded)
+
+
+def test_a_series_outlives_one_evaluation_that_fails() -> None:
+    """Prometheus forgets a series after five minutes: alerts on older burn rates would end at random."""
+    document = yaml.safe_load(generate(parse_spec("slos: [{errors: 1%}]"))["slo.rules.yaml"])
+    intervals = [Duration.parse(group["interval"]) for group in document["groups"]]
+    assert max(intervals) == Duration.parse("2m")
+    assert "use 2m or less" in problem("evaluation_interval: 5m\n")
 
 
 def test_lint_finds_what_promtool_accepts() -> None:
