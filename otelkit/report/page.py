@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from otelkit import semconv
 from otelkit.causal.explanation import Explanation, Finding, Interval, Verdict
 from otelkit.echarts import shell
 from otelkit.query.panel import Panel
@@ -135,8 +136,14 @@ def _figures(explanation: Explanation, panel: Panel) -> list[tuple[str, str]]:
 
 def _counts(explanation: Explanation) -> list[dict[str, Any]]:
     counted = Counter(finding.verdict for finding in explanation.findings)
+    early = sum(finding.known_at is not None for finding in explanation.findings)
+    words = {verdict: verdict.value for verdict in page_data.VERDICT_KEYS}
+    if early == counted[Verdict.CANNOT_SEPARATE]:
+        words[Verdict.CANNOT_SEPARATE] = semconv.VERDICT_TOO_EARLY
+    elif early:
+        words[Verdict.CANNOT_SEPARATE] += f" ({early} {semconv.VERDICT_TOO_EARLY})"
     return [
-        {"key": key, "word": verdict.value, "count": counted[verdict]}
+        {"key": key, "word": words[verdict], "count": counted[verdict]}
         for verdict, key in page_data.VERDICT_KEYS.items()
         if counted[verdict]
     ]
