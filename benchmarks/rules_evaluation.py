@@ -105,8 +105,8 @@ def _seconds(group: Mapping[str, Any]) -> float:
 def _by_hand() -> str:
     """The same quantiles, rates and alerts, each from the raw metrics in one expression; burn rates besides.
 
-    Each as often as ours: what alerts look at moves every 30 s there. Without the alerts' minimum of calls, which
-    would make them dearer still.
+    Each as often as ours: what alerts look at moves every 30 s there. Without the alerts' minimum of calls,
+    which would make them dearer still.
     """
     metric = semconv.METRIC_HTTP_REQUEST_DURATION
     calls, failing = f"{metric}_count", f'{metric}_count{{code=~"5.."}}'

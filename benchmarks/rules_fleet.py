@@ -18,9 +18,9 @@ from otelkit.spec import PRESETS
 
 SCRAPE_SECONDS: Final = 15
 HEAD_SECONDS: Final = 65 * 60
-"""History that lies in memory, as the last hours do in a Prometheus that has been running for long. All series
-have it, and it fills every window of a quantile. What is older lies in blocks, and is had only of what burn rates
-are computed from, in either form."""
+"""History that lies in memory, as the last hours do in a Prometheus that has been running for long. All
+series have it, and it fills every window of a quantile. What is older lies in blocks, and is had only of what
+burn rates are computed from, in either form."""
 _SLICE_SECONDS: Final = 60
 _CALLS_PER_SCRAPE: Final = 30.0
 _FAILED_PER_SCRAPE: Final = 0.003

@@ -72,7 +72,7 @@ def evaluation_interval(window: Duration, spec: Spec) -> Duration:
 def steps(spec: Spec, found: Sequence[Family], window: Duration, members: Iterable[Family]) -> list[Step]:
     """The groups over one window.
 
-    Where many services are picked by selectors of their own, their rates are spread over several groups, since
+    Where many services are picked by selectors of their own, their rates are spread over several groups, as
     rules of a group run one after another; what is read from the rates follows in a group by itself.
     """
     interval = evaluation_interval(window, spec)

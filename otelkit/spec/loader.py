@@ -13,13 +13,12 @@ from pydantic import ValidationError
 from otelkit.errors import ConfigError
 from otelkit.spec.checks import cross_checks
 from otelkit.spec.model import Spec
+from otelkit.spec.remainder import Location, Remainder
 
 SPEC_FILE: Final = "otelkit.yaml"
 
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """Ten times faster where PyYAML was built with libyaml."""
-
-Location = tuple[str | int, ...]
 
 
 def load_spec(path: Path | str = SPEC_FILE) -> Spec:
@@ -64,17 +63,20 @@ def parse_spec(text: str, *, filename: str = SPEC_FILE) -> Spec:
     spec: Spec | None = None
     try:
         spec = Spec.model_validate(data)
+        contradictions = list(cross_checks(spec))
     except ValidationError as error:
+        rest = Remainder(data, error)
+        found = cross_checks(rest.spec) if rest.spec else ()
+        contradictions = [(where, message) for where, message in found if rest.covers(where)]
         problems += [
             _line_and_message(dict(problem), lines)
             for problem in error.errors(include_url=False)
             # Said of a list whose items were all refused: the items' own problems say it better.
             if not (problem["type"] == "too_short" and problem["input"])
         ]
-    if spec is not None:
-        problems += [
-            (_line_of(where, lines), f"{_dotted(where)}: {message}") for where, message in cross_checks(spec)
-        ]
+    problems += [
+        (_line_of(where, lines), f"{_dotted(where)}: {message}") for where, message in contradictions
+    ]
     if problems:
         ordered = sorted(set(problems))
         raise ConfigError([f"{filename}:{line}: {message}" for line, message in ordered])

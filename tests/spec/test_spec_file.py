@@ -53,6 +53,36 @@ services:
     assert "given twice, first in line 8" in found[7]
 
 
+def test_contradictions_are_found_beside_other_mistakes() -> None:
+    """Whoever has mended what a run refused must not be refused again for what was there all along."""
+    text = """\
+windos: [1m]
+services:
+  - name: a
+    slos: [{latency: 800ms}, {errors: 1%}, {errors: 2%}, {errors: 150%, name: x}]
+  - name: b
+    presett: http
+    slos: [{latency: 250ms}]
+  - {preset: http}
+  - name: c
+    alerts: [{latency_above: 90s}, {errors_above: 3}]
+    windows: [nonsense]
+"""
+    found = problems(text)
+    assert [re.findall(r"yaml:(\d+): ([\w.]+):", line)[0] for line in found] == [
+        ("1", "windos"),
+        ("4", "services.0.slos.0.latency"),
+        ("4", "services.0.slos.2"),
+        ("4", "services.0.slos.3.errors"),
+        # Nothing of its objective, which may be sound by the buckets of the preset that was meant.
+        ("6", "services.1.presett"),
+        ("8", "services.2.name"),
+        ("10", "services.3.alerts.0.latency_above"),
+        ("10", "services.3.alerts.1.errors_above"),
+        ("11", "services.3.windows.0"),
+    ]
+
+
 def test_contradictions_between_keys_are_found() -> None:
     """Two services of one name would share series; a window shorter than two scrapes never holds a rate."""
     found = problems("services:\n- name: a\n- name: a\n  windows: [10s]\nwindows: [20s]\n")
