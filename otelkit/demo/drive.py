@@ -52,6 +52,7 @@ async def drive(
     settings: SettingsFile,
     *,
     check: Callable[[], None],
+    most_under_way: int = MOST_UNDER_WAY,
 ) -> Driven:
     """Send the load and make the scripted changes.
 
@@ -60,6 +61,7 @@ async def drive(
     Args:
         url: of the service's chat completion endpoint.
         check: called every second; raises ``OtelkitError`` when something that should run no longer does.
+        most_under_way: requests waiting at which the service has fallen behind, which ends it.
     """
     driven = Driven(began_at=time.time())
     begin = time.monotonic()
@@ -91,7 +93,7 @@ async def drive(
             progress.update(elapsed, sent=sent, answered=len(driven.sent), failed=failed)
             try:
                 check()
-                if sent - len(driven.sent) > MOST_UNDER_WAY:
+                if sent - len(driven.sent) > most_under_way:
                     raise OtelkitError(
                         f"this machine is too slow for the rate: after {elapsed:.0f} s, "
                         f"{sent - len(driven.sent)} requests were waiting for their answers.",

@@ -19,6 +19,7 @@ from typing import Any, Final
 from otelkit.demo import calibrate, load
 from otelkit.demo.drive import drive
 from otelkit.demo.load import LoadReport, RateSpan
+from otelkit.demo.model_server import SLOTS
 from otelkit.demo.progress import say
 from otelkit.demo.script import BASE_SETTINGS, Moves, Script, ScriptedChange, SettingsFile
 from otelkit.errors import OtelkitError
@@ -31,6 +32,8 @@ UTILISATION: Final = 0.5
 MEASURING_SECONDS: Final = 5.0
 LOW_RATE: Final = 2.0
 """Requests a second below which the machine is measured again after each round: it may have been busy."""
+MOST_UNDER_WAY: Final = 6 * SLOTS
+"""Requests waiting at which the round is broken off: the machine has become slower since it was measured."""
 _AGAIN_AFTER_SECONDS: Final = 5.0
 
 
@@ -89,7 +92,7 @@ async def run(url: str, model_url: str, settings_path: Path, *, rate: float | No
     while True:
         script = round_script(number, values)
         requests = load.plan(rate=chosen, seconds=script.seconds, seed=number + 1, surges=script.surges)
-        driven = await drive(url, script, requests, settings, check=_nothing)
+        driven = await drive(url, script, requests, settings, check=_nothing, most_under_way=MOST_UNDER_WAY)
         seconds = min(driven.ended_at - driven.began_at, script.seconds)
         say(f"round {number + 1}: {LoadReport.of(requests, driven.sent, seconds=seconds)}")
         if driven.interrupted:
