@@ -141,7 +141,7 @@ def prometheus(binary: Path, directory: Path, spec: Spec, pages: list[str]) -> I
                 f"--storage.tsdb.path={directory / 'data'}",
                 f"--web.listen-address=127.0.0.1:{port}",
                 "--scrape.discovery-reload-interval=100ms",
-                "--enable-feature=native-histograms",
+                "--enable-feature=native-histograms,exemplar-storage",
             ],
             stdout=log,
             stderr=log,
