@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Final
 
 import yaml
@@ -85,6 +87,24 @@ def known_metrics(spec: Spec) -> frozenset[str]:
     return frozenset(known)
 
 
+def metrics_read(files: Mapping[str, str]) -> dict[str, str]:
+    """Metrics that rules read and do not record themselves, with the place of the first rule that does.
+
+    Raises:
+        UsageError: a file is no rule file, or promql-parser is not installed.
+    """
+    promql_parser = _parser()
+    rules = read_rules(files)
+    recorded = {rule.name for rule in rules if rule.records}
+    found: dict[str, str] = {}
+    for rule in rules:
+        with contextlib.suppress(ValueError):
+            for name in _Reader({}).metrics(promql_parser.parse(rule.expression)):
+                if name not in recorded:
+                    found.setdefault(name, rule.where)
+    return found
+
+
 def lint(files: Mapping[str, str], metrics: frozenset[str]) -> list[str]:
     """Findings in rule files, one line each: ``file:line: rule: what is wrong``.
 
@@ -95,13 +115,7 @@ def lint(files: Mapping[str, str], metrics: frozenset[str]) -> list[str]:
     Raises:
         UsageError: a file is no rule file, or promql-parser is not installed.
     """
-    try:
-        import promql_parser
-    except ImportError:
-        raise UsageError(
-            "promql-parser is not installed, which reads the expressions",
-            hint="pip install 'otelkit[lint]', or leave the check out with --no-lint.",
-        ) from None
+    promql_parser = _parser()
     rules = read_rules(files)
     recorded: dict[str, Labels] = {}
     findings: list[str] = []
@@ -125,6 +139,18 @@ def lint(files: Mapping[str, str], metrics: frozenset[str]) -> list[str]:
     return findings
 
 
+def _parser() -> ModuleType:
+    try:
+        import promql_parser
+    except ImportError:
+        raise UsageError(
+            "promql-parser is not installed, which reads the expressions",
+            hint="pip install 'otelkit[lint]', or leave the check out with --no-lint.",
+        ) from None
+    module: ModuleType = promql_parser
+    return module
+
+
 def _unknown(reader: _Reader, expression: Any, metrics: frozenset[str]) -> Iterator[str]:
     for name in dict.fromkeys(reader.metrics(expression)):
         if name not in metrics and name not in reader.recorded:
@@ -138,8 +164,8 @@ class _Reader:
         self.recorded = recorded
 
     def metrics(self, node: Any) -> Iterator[str]:
-        if _kind(node) == "VectorSelector" and node.name:
-            yield node.name
+        if _kind(node) == "VectorSelector" and _name(node):
+            yield _name(node)
         for child in _children(node):
             yield from self.metrics(child)
 
@@ -147,7 +173,7 @@ class _Reader:
         """Labels that the value of an expression can carry."""
         kind = _kind(node)
         if kind == "VectorSelector":
-            return self.recorded.get(node.name) if node.name else None
+            return self.recorded.get(_name(node)) if _name(node) else None
         if kind == "AggregateExpr":
             return self._aggregated(node)
         if kind == "Call":
@@ -175,13 +201,13 @@ class _Reader:
             yield from self.problems(child, inside)
 
     def _selected(self, node: Any, inside: str) -> Iterator[str]:
-        name = node.name or ""
+        name = _name(node)
         carried = self.recorded.get(name)
         if ":" not in name and name.endswith(_COUNTED) and inside not in _TAKES_COUNTERS:
             yield f"{name} is a counter: take its rate, its value only tells when the process began"
         if name in self.recorded and carried is not None:
             for matcher in node.matchers.matchers:
-                if matcher.name not in carried:
+                if matcher.name not in carried and matcher.name != "__name__":
                     yield f"{name} carries no label {matcher.name}, so the selector never matches as meant"
 
     def _aggregation(self, node: Any) -> Iterator[str]:
@@ -248,6 +274,15 @@ def _children(node: Any) -> list[Any]:
     if kind == "MatrixSelector":
         return [node.vector_selector]
     return [node.expr] if kind in ("AggregateExpr", "ParenExpr", "SubqueryExpr", "UnaryExpr") else []
+
+
+def _name(selector: Any) -> str:
+    """The metric that is selected; names with dots are told as a matcher. Empty where it is no one metric."""
+    if selector.name:
+        return str(selector.name)
+    matchers = selector.matchers.matchers
+    named = (one for one in matchers if one.name == "__name__" and str(one.op) == "MatchOp.Equal")
+    return next((str(one.value) for one in named), "")
 
 
 def _kind(node: Any) -> str:

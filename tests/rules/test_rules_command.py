@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -89,6 +91,46 @@ def test_names_and_texts_of_every_kind_work(name: str, tmp_path: Path, promtool_
     done = otelkit("check", "--promtool", str(promtool_binary), cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "no findings" in done.stderr
+
+
+@pytest.mark.prometheus
+def test_metrics_of_a_live_prometheus_are_known(tmp_path: Path, prometheus_binary: Path) -> None:
+    """What a server has is no mistake, what neither it nor a preset has is; what it lacks so far is told."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    target = f"{{job_name: p, static_configs: [{{targets: ['{address}']}}]}}"
+    (tmp_path / "prometheus.yml").write_text(f"global: {{scrape_interval: 1s}}\nscrape_configs: [{target}]\n")
+    (tmp_path / "mine.yaml").write_text(
+        "groups:\n- name: mine\n  rules:\n"
+        "  - {record: 'a:b:rate5m', expr: 'rate(prometheus_http_requests_total[5m])'}\n"
+        "  - {record: 'c:d:rate5m', expr: 'rate(nobody_has_total[5m])'}\n"
+        "  - {record: 'e:f:rate5m', expr: 'rate(gen_ai_client_operation_duration_seconds_count[5m])'}\n"
+    )
+    arguments = [
+        "--config.file=prometheus.yml",
+        "--storage.tsdb.path=data",
+        f"--web.listen-address={address}",
+    ]
+    with (tmp_path / "log").open("wb") as log:
+        server = subprocess.Popen([prometheus_binary, *arguments], cwd=tmp_path, stdout=log, stderr=log)
+    try:
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            done = otelkit("check", "--prometheus", f"http://{address}", "mine.yaml", cwd=tmp_path)
+            if done.returncode == 3 and "prometheus_http" not in done.stdout:
+                break
+            time.sleep(0.5)
+        assert done.stdout == (
+            "mine.yaml:5: c:d:rate5m: nobody_has_total is in no preset of the spec, and nothing records it\n"
+        ), done.stdout + done.stderr
+        assert (
+            "has no gen_ai_client_operation_duration_seconds_count yet, which mine.yaml:6 reads"
+            in done.stderr
+        )
+    finally:
+        server.terminate()
+        server.wait(30)
 
 
 def test_a_promtool_that_is_not_there_is_told(tmp_path: Path) -> None:
