@@ -67,7 +67,8 @@ def odd_rows(values: FloatArray) -> list[int]:
     low, high = logs[: gap + 1], logs[gap + 1 :]
     factor = float(np.exp(np.median(high) - np.median(low)))
     spread = max(low[-1] - low[0], high[-1] - high[0])
-    if not _is_thousand(factor) or spread > np.log(_SAME_UNIT):
+    between = high[0] - low[-1]
+    if not _is_thousand(factor) or spread > np.log(_SAME_UNIT) or between < np.log(_SAME_UNIT):
         return []
     return [int(place) for place in known if np.log(values[place]) >= high[0]]
 
