@@ -6,9 +6,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from otelkit.compose.engine import Compose
     from otelkit.compose.settings import Settings
 
-_F = TypeVar("_F", bound=Callable[..., Any])
 _GRAFANA_PASSWORD: Final = ".grafana-admin-password"
 
 _file_option = click.option(
@@ -80,7 +78,11 @@ def up(
         _stop_on_problems(examine(directory, settings, environment=os.environ, profiles=profiles))
     compose = _compose(directory, files, profiles)
     arguments = ["up", "--detach", "--wait", "--wait-timeout", str(timeout)]
-    arguments.append("--no-build" if no_build else "--build")
+    if no_build:
+        arguments.append("--no-build")
+    elif not any(settings.get(name, "") for name in ("OTELKIT_IMAGE", "OTELKIT_DEMO_IMAGE")):
+        # Images of the user's own are not to be replaced by what is built here.
+        arguments.append("--build")
     if compose.run(*arguments):
         unwell = ", ".join(
             f"{one.service} ({one.health or one.state})" for one in compose.states() if not one.well
@@ -114,7 +116,7 @@ def down(
         folder = data or directory / ".local"
         if not volumes or processes.state(folder) is not None:
             processes.down(folder)
-        if volumes:
+        if volumes and folder.exists():
             shutil.rmtree(folder)
         click.echo("the stack has ended", err=True)
         return
@@ -320,7 +322,7 @@ def _local_rows(data: Path) -> list[dict[str, Any]]:
     ]
 
 
-def _local_logs(folder: Path, names: tuple[str, ...], *, follow: bool, tail: int) -> None:
+def _local_logs(folder: Path, names: tuple[str, ...], *, follow: bool, tail: int) -> NoReturn:
     """Replace this process by ``tail`` on the log files."""
     import shutil
 

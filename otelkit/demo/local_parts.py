@@ -19,12 +19,12 @@ import yaml
 from otelkit import compose
 from otelkit.compose import layout
 from otelkit.compose.generate import ALERTMANAGER_FILE, SPEC_FILE
+from otelkit.compose.machine import HOST
 from otelkit.compose.settings import Settings
 from otelkit.demo.model import check_gguf, ensure_model
 from otelkit.demo.progress import say
 from otelkit.demo.prometheus import find_tool
 from otelkit.demo.stack import SERVICE
-from otelkit.demo.supervise import HOST
 from otelkit.spec import Spec
 
 NAMES: Final[Mapping[str, tuple[str, ...]]] = {

@@ -24,7 +24,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from otelkit.demo.supervise import HOST
+from otelkit.compose.machine import HOST
 
 TRACES_FILE: Final = "traces.jsonl"
 _PROTOBUF: Final = "application/x-protobuf"

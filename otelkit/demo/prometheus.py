@@ -14,7 +14,8 @@ import httpx
 import yaml
 
 from otelkit import rules
-from otelkit.demo.supervise import HOST, Child, Supervisor
+from otelkit.compose.machine import HOST
+from otelkit.demo.supervise import Child, Supervisor
 from otelkit.errors import UsageError
 from otelkit.spec import Spec
 

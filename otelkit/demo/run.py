@@ -13,6 +13,7 @@ from typing import Final
 
 from otelkit import report
 from otelkit.causal import Explanation, explain
+from otelkit.compose.machine import HOST
 from otelkit.demo import calibrate, load, stack, truth
 from otelkit.demo.calibrate import Capacity
 from otelkit.demo.drive import Driven, drive
@@ -22,7 +23,7 @@ from otelkit.demo.otlp_receiver import TRACES_FILE, OtlpReceiver
 from otelkit.demo.progress import say
 from otelkit.demo.prometheus import Prometheus
 from otelkit.demo.script import SettingsFile
-from otelkit.demo.supervise import HOST, Supervisor, free_port
+from otelkit.demo.supervise import Supervisor, free_port
 from otelkit.errors import BackendUnreachable, DataError, OtelkitError
 from otelkit.model import ParameterChange
 from otelkit.query import Panel, PrometheusSource, ScrapeSource, Source

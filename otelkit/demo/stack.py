@@ -11,9 +11,10 @@ from typing import Final
 
 import httpx
 
+from otelkit.compose.machine import HOST
 from otelkit.demo.model import check_gguf
 from otelkit.demo.model_server import SLOTS
-from otelkit.demo.supervise import HOST, Child, Supervisor, free_port
+from otelkit.demo.supervise import Child, Supervisor, free_port
 
 SERVICE: Final = "chat"
 """The service's name in all telemetry."""

@@ -19,9 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from otelkit.compose.machine import HOST, port_error
 from otelkit.errors import OtelkitError, UsageError
-
-HOST: Final = "127.0.0.1"
 
 # Runs before the child's own program, in the child's process: asks Linux to kill it when its parent dies.
 # PR_SET_PDEATHSIG (1) outlives exec. If the parent died before that, its process id is no longer ours.
@@ -176,13 +175,9 @@ def check_port(port: int, *, option: str) -> None:
     Raises:
         UsageError: the port is in use or not allowed to this user.
     """
-    with socket.socket() as probe:
-        # As servers do: a port whose last connections are still closing is free to listen on.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError as error:
-            raise UsageError(
-                f"{option} {port}: can't listen on {HOST}:{port}: {error.strerror}.",
-                hint=f"End what uses it, give another port, or leave {option} out to have a free one chosen.",
-            ) from error
+    error = port_error(port)
+    if error is not None:
+        raise UsageError(
+            f"{option} {port}: can't listen on {HOST}:{port}: {error.strerror}.",
+            hint=f"End what uses it, give another port, or leave {option} out to have a free one chosen.",
+        ) from error

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from otelkit.demo.supervise import HOST, Supervisor, check_port, free_port
+from otelkit.compose.machine import HOST
+from otelkit.demo.supervise import Supervisor, check_port, free_port
 from otelkit.errors import OtelkitError, UsageError
 
 SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
