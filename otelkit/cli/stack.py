@@ -185,7 +185,7 @@ def logs(
     compose = _compose(directory, files, ()).everything()
     line = compose.command("logs", "--tail", str(tail), *(["--follow"] if follow else []), *names)
     sys.stdout.flush()
-    os.execv(line[0], line)
+    os.execve(line[0], line, dict(compose.docker.environment or os.environ))
 
 
 @command.command("reload")
@@ -217,8 +217,13 @@ def _compose(directory: Path, files: tuple[Path, ...], profiles: tuple[str, ...]
         OtelkitError: there is no Docker, or no such file.
     """
     from otelkit.compose.engine import Compose, Docker
+    from otelkit.compose.settings import Settings
 
-    docker = Docker.found()
+    # The generated files look for it under the usual name of their folder.
+    dockerfile = Settings(directory, os.environ).get(
+        "OTELKIT_DOCKERFILE", str((directory / "Dockerfile").resolve())
+    )
+    docker = Docker.found({**os.environ, "OTELKIT_DOCKERFILE": dockerfile})
     if docker is None:
         raise OtelkitError(
             "there is no docker command on PATH.",

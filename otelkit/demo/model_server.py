@@ -75,7 +75,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=default_threads())
     arguments = parser.parse_args()
     try:
-        model = _file(arguments.model)
+        model = model_file(arguments.model)
         serve(model, host=arguments.host, port=arguments.port, threads=arguments.threads)
     except ModelUnavailable as error:
         sys.exit(f"model server: {error}")
@@ -83,7 +83,7 @@ def main() -> None:
         sys.exit(f"model server: {arguments.model}: {error}")
 
 
-def _file(asked: Path) -> Path:
+def model_file(asked: Path) -> Path:
     """The file to serve.
 
     A container has a file mounted or not by one and the same configuration: /dev/null stands for none.
