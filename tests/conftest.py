@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import pytest
+
+if TYPE_CHECKING:
+    from one_demo_run import DemoRun
 
 
 def _everything_is_required() -> bool:
@@ -91,3 +94,14 @@ def model_path() -> Path:
         return ensure_model()
     except ModelUnavailable as error:
         _missing(f"no language model: {error.message}")
+
+
+@pytest.fixture(scope="session")
+def demo_run(
+    prometheus_binary: Path, model_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[DemoRun]:
+    """A run of the demo of about a minute, made once for all tests that look at one."""
+    from one_demo_run import one_demo_run
+
+    with one_demo_run(prometheus_binary, model_path, tmp_path_factory.mktemp) as made:
+        yield made

@@ -12,6 +12,7 @@ import click
 
 from otelkit.cli.options import DEFAULT_PROMETHEUS, Moment, SpecOption, prometheus_option, spec_option
 from otelkit.errors import OtelkitError, UsageError
+from otelkit.spec import Spec
 
 _FINDING: Final = 3
 _TOKEN: Final = "GRAFANA_TOKEN"
@@ -80,16 +81,15 @@ def preview(
         raise click.UsageError("--since must lie before --until")
     read = spec.load()
     chromium = find_browser(browser) if png else None
-    documents = _selected(spec, source, names)
+    documents = _selected(read, source, names)
     variables = _variables(chosen)
     span = Span(since, until, read.scrape_interval.seconds)
-    output.mkdir(parents=True, exist_ok=True)
     with PrometheusApi(prometheus or read.prometheus or DEFAULT_PROMETHEUS) as api:
         for document in documents:
             known = {one["name"] for one in document.get("templating", {}).get("list", [])}
             wanted = variables if len(documents) == 1 else {n: v for n, v in variables.items() if n in known}
             page = output / f"{document['uid']}.html"
-            page.write_text(render_preview(document, api, span, chosen=wanted), encoding="utf-8")
+            _write(page, render_preview(document, api, span, chosen=wanted))
             click.echo(page)
             if chromium is not None:
                 picture = page.with_suffix(".png")
@@ -136,7 +136,7 @@ def push(
     """
     from otelkit.dashboards.push import Action, Grafana
 
-    documents = _selected(spec, source, names)
+    documents = _selected(spec.load(), source, names)
     move = context.get_parameter_source("folder_uid") is not click.core.ParameterSource.DEFAULT
     with Grafana(url, os.environ.get(_TOKEN, "")) as grafana:
         if yes:
@@ -177,12 +177,23 @@ def push(
         context.exit(_FINDING)
 
 
-def _selected(spec: SpecOption, source: Path | None, names: Iterable[str]) -> list[dict[str, Any]]:
+def _write(page: Path, text: str) -> None:
+    try:
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"{error.filename or page}: can't be written: {error.strerror}",
+            hint="Name another folder with -o DIR.",
+        ) from error
+
+
+def _selected(spec: Spec, source: Path | None, names: Iterable[str]) -> list[dict[str, Any]]:
     """The dashboards asked for, all if none was named."""
     from otelkit.dashboards import documents, load_dashboards
 
     if source is None:
-        known: dict[str, dict[str, Any]] = dict(documents(spec.load()))
+        known: dict[str, dict[str, Any]] = dict(documents(spec))
     else:
         known = {one.document["uid"]: one.document for one in load_dashboards(source)}
     selected = [_read(Path(name)) if name.endswith(".json") else _named(name, known) for name in names]

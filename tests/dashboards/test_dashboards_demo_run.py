@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
+from one_demo_run import LONG_ANSWERS, DemoRun
 from panel_results import Results, results
 
 from otelkit.dashboards import documents
-from otelkit.dashboards.preview import Span
-from otelkit.demo.prometheus import Prometheus
-from otelkit.demo.run import SPEC, Options, run
-from otelkit.demo.script import BASE_SETTINGS, Moves, Script, ScriptedChange
-from otelkit.demo.supervise import Supervisor, free_port
-from otelkit.spec import Spec, parse_spec
+from otelkit.dashboards.preview import PrometheusApi, Span, render_preview
+from otelkit.demo.run import SPEC
+from otelkit.demo.script import BASE_SETTINGS
+from otelkit.spec import parse_spec
 
 pytestmark = [
     pytest.mark.e2e,
@@ -25,8 +21,6 @@ pytestmark = [
     pytest.mark.timeout(300),
     pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
 ]
-
-SECONDS = 70.0
 
 NO_ANALYSER = "the demo explains its run once, at its end; verdicts come to Prometheus from the analyser"
 NO_TEMPO = "the service graph comes from Tempo's metrics generator, and the demo runs no Tempo"
@@ -65,6 +59,10 @@ WITHOUT_DATA = {
     "otelkit-parameters": {"Entropy of the output by $parameter / A": NO_LOGPROBS},
     "otelkit-topology": {"P95 between services (Tempo's service graph) / A": NO_TEMPO},
     "otelkit-itself": {
+        "Analyser rounds / A": NO_ANALYSER,
+        "Age of the data behind the verdicts / A": NO_ANALYSER,
+        "Age of the data behind the verdicts / B": NO_ANALYSER,
+        "Services that wait for a verdict / A": NO_ANALYSER,
         "Rule evaluation time, share of the interval / A": NO_SELF_SCRAPE,
         "Rule evaluations that failed / A": NO_SELF_SCRAPE,
     },
@@ -73,50 +71,19 @@ WITHOUT_DATA = {
 """``panel / query`` that a demo run can't fill, each with its reason; whatever is not here must have data."""
 
 
-@dataclass(frozen=True)
-class DemoRun:
-    url: str
-    spec: Spec
-    span: Span
-
-    def results(self, uid: str) -> Results:
-        return results(documents(self.spec)[uid], self.url, self.span)
+def _span(run: DemoRun) -> Span:
+    explained = run.result.explanation
+    return Span(explained.start, explained.end, run.spec.scrape_interval.seconds)
 
 
-@pytest.fixture(scope="module")
-def demo_run(
-    prometheus_binary: Path, model_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[DemoRun]:
-    """One run of about a minute with one change early in it; its Prometheus then opened again on the data it
-    kept."""
-    script = Script(
-        seconds=SECONDS,
-        changes=(ScriptedChange(SECONDS * 0.3, "max_tokens", 8, Moves.UP),),
-        surges=(),
-        base=BASE_SETTINGS,
-        utilisation=0.9,
-    )
-    result = run(
-        Options(
-            output=tmp_path_factory.mktemp("demo"),
-            script=script,
-            model=model_path,
-            prometheus=prometheus_binary,
-        )
-    )
-    spec = parse_spec(SPEC)
-    with Supervisor(tmp_path_factory.mktemp("logs")) as supervisor:
-        server = Prometheus.reopen(
-            supervisor, prometheus_binary, directory=result.directory, port=free_port()
-        )
-        explained = result.explanation
-        yield DemoRun(server.url, spec, Span(explained.start, explained.end, spec.scrape_interval.seconds))
+def _results(uid: str, run: DemoRun) -> Results:
+    return results(documents(run.spec)[uid], run.prometheus.url, _span(run))
 
 
 @pytest.mark.parametrize("uid", documents(parse_spec(SPEC)))
 def test_every_target_returns_data_or_is_listed(uid: str, demo_run: DemoRun) -> None:
     """A panel that works with scripted series only would be empty for every user."""
-    found = demo_run.results(uid)
+    found = _results(uid, demo_run)
     assert found.problems == []
     assert set(found.empty) - set(WITHOUT_DATA[uid]) == set()
 
@@ -124,22 +91,20 @@ def test_every_target_returns_data_or_is_listed(uid: str, demo_run: DemoRun) -> 
 @pytest.mark.parametrize("uid", documents(parse_spec(SPEC)))
 def test_the_list_is_no_longer_than_it_must_be(uid: str, demo_run: DemoRun) -> None:
     """A query that has long had data would still be excused, and its next failure go unnoticed."""
-    assert set(WITHOUT_DATA[uid]) - set(demo_run.results(uid).empty) == set()
+    assert set(WITHOUT_DATA[uid]) - set(_results(uid, demo_run).empty) == set()
 
 
 def test_the_change_of_the_run_is_on_the_dashboards(demo_run: DemoRun) -> None:
     """What otelkit noticed in a real service would not reach the reader."""
-    (table,) = demo_run.results("otelkit-causal").frames["Verdict on each change"]
+    (table,) = _results("otelkit-causal", demo_run).frames["Verdict on each change"]
     (row,) = table.rows()
     before = str(BASE_SETTINGS["max_tokens"])
-    assert (row["parameter"], row["old"], row["new"]) == ("max_tokens", before, "8")
+    assert (row["parameter"], row["old"], row["new"]) == ("max_tokens", before, str(LONG_ANSWERS))
     assert row["verdict"] == "not judged yet"
 
 
 def test_exemplars_of_the_run_are_found(demo_run: DemoRun) -> None:
     """Nobody could get from a peak to a trace."""
-    from otelkit.dashboards.preview import PrometheusApi, render_preview
-
-    with PrometheusApi(demo_run.url) as api:
-        page = render_preview(documents(demo_run.spec)["otelkit-overview"], api, demo_run.span)
+    with PrometheusApi(demo_run.prometheus.url) as api:
+        page = render_preview(documents(demo_run.spec)["otelkit-overview"], api, _span(demo_run))
     assert '"exemplars":[[' in page

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import copy
-import json
-import re
 import struct
-from collections.abc import Iterator
-from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +11,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from dashboards_history import CHAT, SPEC, FilledPrometheus
+from preview_pages import data_of, rendered
 
 from otelkit.cli.main import cli
 from otelkit.dashboards import documents
@@ -27,84 +24,29 @@ from otelkit.errors import BackendUnreachable, OtelkitError, UsageError
 
 pytestmark = pytest.mark.timeout(300)
 
-NO_TRACES = {"Slow calls", "Calls with a stall"}
-"""Panels that ask Tempo, which the preview does not."""
-
-
-def _render(filled: FilledPrometheus, document: dict[str, Any], **chosen: list[str]) -> str:
-    with PrometheusApi(filled.url) as api:
-        return render_preview(document, api, Span(filled.start, filled.end, 15), chosen=chosen, zone=UTC)
-
-
-def _data(page: str) -> dict[str, Any]:
-    match = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
-    assert match
-    found: dict[str, Any] = json.loads(match[1])
-    return found
-
 
 def _panel(page: str, title: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(one for one in _data(page)["panels"] if one["title"] == title)
+    found: dict[str, Any] = next(one for one in data_of(page)["panels"] if one["title"] == title)
     return found
-
-
-@pytest.fixture(scope="module")
-def browser(chromium_path: Path) -> Iterator[Any]:
-    sync_api = pytest.importorskip("playwright.sync_api")
-    with sync_api.sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=str(chromium_path), args=["--no-sandbox"])
-        yield running
-        running.close()
-
-
-@pytest.mark.prometheus
-@pytest.mark.browser
-@pytest.mark.parametrize("uid", documents(SPEC))
-def test_every_panel_is_drawn_in_a_browser(
-    uid: str, filled: FilledPrometheus, browser: Any, tmp_path: Path
-) -> None:
-    """A script error in one panel would leave the ones after it blank; a request would break offline use."""
-    path = tmp_path / "page.html"
-    path.write_text(_render(filled, documents(SPEC)[uid]), encoding="utf-8")
-    errors: list[str] = []
-    requests: list[str] = []
-    tab = browser.new_page(viewport={"width": 1500, "height": 900})
-    tab.on("pageerror", lambda error: errors.append(str(error)))
-    tab.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-    tab.on("request", lambda request: requests.append(request.url))
-    tab.goto(path.as_uri())
-    tab.wait_for_selector("html[data-drawn]", timeout=30_000)
-    drawn = tab.evaluate(
-        """() => [...document.querySelectorAll('[data-panel]')].map(panel => ({
-            title: panel.querySelector('h3').textContent,
-            empty: 'empty' in panel.dataset,
-            marks: panel.querySelectorAll('canvas, td, .prose, .stat b').length,
-            text: panel.textContent.length }))"""
-    )
-    tab.close()
-    assert errors == []
-    assert requests == [path.as_uri()]
-    assert {one["title"] for one in drawn if one["empty"]} <= NO_TRACES
-    assert [one["title"] for one in drawn if not one["empty"] and not one["marks"]] == []
 
 
 @pytest.mark.prometheus
 def test_the_same_data_give_the_same_bytes(filled: FilledPrometheus) -> None:
     """Previews under version control would change with every run."""
     document = documents(SPEC)["otelkit-causal"]
-    assert _render(filled, document) == _render(filled, document)
+    assert rendered(filled, document) == rendered(filled, document)
 
 
 @pytest.mark.prometheus
 def test_it_says_that_it_is_a_preview(filled: FilledPrometheus) -> None:
     """A picture in a pull request would be taken for Grafana's."""
-    assert "A preview drawn by otelkit, not Grafana" in _render(filled, documents(SPEC)["otelkit-causal"])
+    assert "A preview drawn by otelkit, not Grafana" in rendered(filled, documents(SPEC)["otelkit-causal"])
 
 
 @pytest.mark.prometheus
 def test_axes_marks_and_colours_are_the_dashboards(filled: FilledPrometheus) -> None:
     """The picture would not show what the dashboard's overrides say."""
-    page = _render(filled, documents(SPEC)["otelkit-causal"], service=[CHAT])
+    page = rendered(filled, documents(SPEC)["otelkit-causal"], service=[CHAT])
     main = _panel(page, "P99 against parameter changes")
     by_name = {series["name"]: series for series in main["series"]}
     assert by_name["P99"]["color"] == "red"
@@ -112,15 +54,15 @@ def test_axes_marks_and_colours_are_the_dashboards(filled: FilledPrometheus) -> 
     assert by_name["max_tokens"]["right"]
     assert by_name["max_tokens"]["bars"]
     assert not by_name["P99"]["right"]
-    marks = {(mark["title"], mark["text"].strip(), mark["color"]) for mark in _data(page)["annotations"]}
+    marks = {(mark["title"], mark["text"].strip(), mark["color"]) for mark in data_of(page)["annotations"]}
     assert ("max_tokens 64 → 256", "causal", "red") in marks
-    assert len(marks) == len(_data(page)["annotations"]) == 4
+    assert len(marks) == len(data_of(page)["annotations"]) == 4
 
 
 @pytest.mark.prometheus
 def test_heatmap_cells_are_not_cumulative(filled: FilledPrometheus) -> None:
     """Each bucket would hold all those below it as well, and the picture one dark block."""
-    page = _render(filled, documents(SPEC)["otelkit-token-steps"])
+    page = rendered(filled, documents(SPEC)["otelkit-token-steps"])
     heatmap = _panel(page, "Time between tokens")
     column = [count for x, _, count in heatmap["cells"] if x == 60]
     with PrometheusApi(filled.url) as api:
@@ -132,7 +74,7 @@ def test_heatmap_cells_are_not_cumulative(filled: FilledPrometheus) -> None:
 @pytest.mark.prometheus
 def test_a_service_that_does_not_exist_is_said(filled: FilledPrometheus) -> None:
     """A page of empty panels would not say why."""
-    page = _render(filled, documents(SPEC)["otelkit-causal"], service=["<b>none</b>"])
+    page = rendered(filled, documents(SPEC)["otelkit-causal"], service=["<b>none</b>"])
     assert "variable &#39;Service&#39;: &lt;b&gt;none&lt;/b&gt; is none of its values here" in page
     assert "<b>none</b>" not in page
 
@@ -154,7 +96,7 @@ def test_faulty_queries_and_unknown_parts_are_said_in_their_panel(filled: Filled
     panels["P99 by service"]["targets"][0]["expr"] = "sum(("
     panels["Time per token"]["transformations"] = [{"id": "joinByLabels", "options": {}}]
     panels["Tokens per second"]["type"] = "piechart"
-    page = _render(filled, document)
+    page = rendered(filled, document)
     assert "parse error" in _panel(page, "P99 by service")["problems"][0]
     assert "'joinByLabels' is not known" in _panel(page, "Time per token")["problems"][0]
     assert "'piechart' are not drawn" in _panel(page, "Tokens per second")["problems"][0]
@@ -168,7 +110,7 @@ def test_text_panels_run_nothing(mode: str, filled: FilledPrometheus) -> None:
     document = copy.deepcopy(documents(SPEC)["otelkit-runbook"])
     options = document["panels"][0]["options"]
     options.update(mode=mode, content="<img src=x onerror=alert(1)> [x](javascript:alert(1))")
-    content = _panel(_render(filled, document), "P99 moved after a change")["content"]
+    content = _panel(rendered(filled, document), "P99 moved after a change")["content"]
     assert "<img" not in content
     assert "href" not in content
 
@@ -234,10 +176,20 @@ def test_bad_names_of_dashboards(
 
 
 @pytest.mark.prometheus
+def test_a_folder_that_can_not_be_written(filled: FilledPrometheus, tmp_path: Path) -> None:
+    """The user would see a traceback after the wait for all queries."""
+    (tmp_path / "file").touch()
+    arguments = ["dashboards", "preview", "otelkit-runbook", "--prometheus", filled.url]
+    result = CliRunner().invoke(cli, [*arguments, "-o", str(tmp_path / "file" / "below")])
+    assert isinstance(result.exception, UsageError)
+    assert "can't be written" in str(result.exception)
+
+
+@pytest.mark.prometheus
 def test_an_unknown_variable_is_refused(filled: FilledPrometheus) -> None:
     """A misspelt --var would silently show something else."""
     with pytest.raises(UsageError, match="no variable 'servce'; it has datasource, tempo, service"):
-        _render(filled, documents(SPEC)["otelkit-causal"], servce=["chat"])
+        rendered(filled, documents(SPEC)["otelkit-causal"], servce=["chat"])
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9", "http://prometheus.invalid", "http://[", "9090"])
@@ -302,7 +254,7 @@ def test_regexes_of_variables_are_javascripts(regex: str, values: list[str]) -> 
         (httpx.Response(503, json={"status": "error", "error": "query timed out"}), QueryError),
     ],
 )
-def test_answers_that_are_no_data(answer: httpx.Response, error: type[Exception]) -> None:
+def test_answers_that_are_nodata_of(answer: httpx.Response, error: type[Exception]) -> None:
     """A proxy's page or a refusal would be a traceback instead of a sentence."""
     api = PrometheusApi("http://x", httpx.Client(transport=httpx.MockTransport(lambda request: answer)))
     with pytest.raises(error):

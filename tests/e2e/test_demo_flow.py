@@ -4,27 +4,16 @@ on it."""
 from __future__ import annotations
 
 import json
-import os
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from one_demo_run import LONG_ANSWERS, DemoRun
 
 from otelkit import semconv
 from otelkit.causal import Verdict
-from otelkit.demo.options import Options
-from otelkit.demo.prometheus import Prometheus
-from otelkit.demo.run import SPEC, Result, run
-from otelkit.demo.script import BASE_SETTINGS, Moves, Script, ScriptedChange
-from otelkit.demo.supervise import HOST, Supervisor, free_port
-from otelkit.query import PrometheusSource, ScrapeSource
-from otelkit.query.panel import Panel
-from otelkit.query.traces import read_spans
-from otelkit.spec import parse_spec
+from otelkit.demo.script import BASE_SETTINGS
 
 pytestmark = [
     pytest.mark.e2e,
@@ -34,87 +23,14 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
 ]
 
-SECONDS = 70.0
-CHANGE_AT = 35.0
-LONG_ANSWERS = 20
 NEAR = 3
 """Seconds within which both sources must show the same."""
 
 
-@dataclass(frozen=True)
-class Flow:
-    """A finished run, and what each source says of it."""
-
-    result: Result
-    prometheus: Prometheus
-    panel_of_prometheus: Panel
-    panel_of_pages: Panel
-    children_left: set[str]
-
-    def truth(self) -> dict[str, Any]:
-        """What the script did."""
-        document: dict[str, Any] = json.loads((self.result.directory / "truth.json").read_text())
-        return document
-
-    def spans(self) -> list[dict[str, Any]]:
-        """All spans that were received."""
-        return list(read_spans(self.result.directory / "traces.jsonl"))
-
-
-def children() -> set[str]:
-    """Process ids of this process's children."""
-    return {
-        pid
-        for task in Path(f"/proc/{os.getpid()}/task").iterdir()
-        for pid in (task / "children").read_text().split()
-    }
-
-
-@pytest.fixture(scope="module")
-def flow(
-    prometheus_binary: Path, model_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Flow]:
-    """One run of about a minute, its page scraped by both sources; Prometheus then opened again on the data
-    it kept."""
-    script = Script(
-        seconds=SECONDS,
-        changes=(ScriptedChange(CHANGE_AT, "max_tokens", LONG_ANSWERS, Moves.UP),),
-        surges=(),
-        base=BASE_SETTINGS,
-        utilisation=0.75,
-        fewest_calls=80,
-        longest_seconds=180.0,
-    )
-    spec = parse_spec(SPEC)
-    metrics_port = free_port()
-    before = children()
-    with ScrapeSource([f"http://{HOST}:{metrics_port}/metrics"], spec, interval=1.0) as pages:
-        result = run(
-            Options(
-                output=tmp_path_factory.mktemp("demo"),
-                script=script,
-                model=model_path,
-                prometheus=prometheus_binary,
-                metrics_port=metrics_port,
-            )
-        )
-        left = children() - before
-        start, end = result.explanation.start, result.explanation.end
-        panel_of_pages = pages.panel(["chat"], start, end, 1.0)
-    logs = tmp_path_factory.mktemp("logs")
-    with Supervisor(logs) as supervisor:
-        server = Prometheus.reopen(
-            supervisor, prometheus_binary, directory=result.directory, port=free_port()
-        )
-        with PrometheusSource(server.url, spec) as queried:
-            panel_of_prometheus = queried.panel(["chat"], start, end, 1.0)
-        yield Flow(result, server, panel_of_prometheus, panel_of_pages, left)
-
-
-def test_change_is_noticed_and_found_to_have_moved_p99(flow: Flow) -> None:
+def test_change_is_noticed_and_found_to_have_moved_p99(demo_run: DemoRun) -> None:
     """Broken if otelkit missed a change nobody announced, or could not tell that it moved P99 up."""
-    (made,) = flow.truth()["changes"]
-    (finding,) = flow.result.explanation.findings
+    (made,) = demo_run.truth()["changes"]
+    (finding,) = demo_run.result.explanation.findings
     assert (finding.change.parameter, finding.change.old, finding.change.new) == (
         "max_tokens",
         BASE_SETTINGS["max_tokens"],
@@ -126,28 +42,28 @@ def test_change_is_noticed_and_found_to_have_moved_p99(flow: Flow) -> None:
     assert finding.effect is not None and finding.effect.low > 0
 
 
-def test_effect_agrees_with_what_callers_saw(flow: Flow) -> None:
+def test_effect_agrees_with_what_callers_saw(demo_run: DemoRun) -> None:
     """Broken if the effect told had another size than the one that callers met."""
-    (finding,) = flow.result.explanation.findings
-    before, after = flow.truth()["seen_by_callers"]
+    (finding,) = demo_run.result.explanation.findings
+    before, after = demo_run.truth()["seen_by_callers"]
     moved = after["p99_seconds"] - before["p99_seconds"]
     assert finding.effect is not None
     assert finding.effect.low * 0.5 < moved < finding.effect.high * 2
 
 
-def test_load_was_held(flow: Flow) -> None:
+def test_load_was_held(demo_run: DemoRun) -> None:
     """Broken if requests failed, or the rate planned was not the rate sent."""
-    load = flow.result.load
+    load = demo_run.result.load
     assert load.errors == 0
     assert load.sent == load.planned > 15
 
 
-def test_token_steps_are_children_of_their_generation(flow: Flow) -> None:
+def test_token_steps_are_children_of_their_generation(demo_run: DemoRun) -> None:
     """Broken if token-step spans were lost, doubled, or not tied to the generation they belong to."""
-    spans = flow.spans()
+    spans = demo_run.spans()
     steps = [span for span in spans if span["name"] == semconv.TOKEN_STEP_SPAN]
     generations = {span["spanId"]: span for span in spans if span["name"] != semconv.TOKEN_STEP_SPAN}
-    assert len(generations) == flow.result.load.sent
+    assert len(generations) == demo_run.result.load.sent
     assert len({span["spanId"] for span in spans}) == len(spans)
     by_parent: dict[str, list[dict[str, Any]]] = {}
     for step in steps:
@@ -163,25 +79,25 @@ def test_token_steps_are_children_of_their_generation(flow: Flow) -> None:
     assert len(by_parent) == len(generations)
 
 
-def test_change_is_a_log_event(flow: Flow) -> None:
+def test_change_is_a_log_event(demo_run: DemoRun) -> None:
     """Broken if the change were only a metric: whoever reads logs or traces would not see it."""
-    text = (flow.result.directory / "logs.jsonl").read_text()
+    text = (demo_run.result.directory / "logs.jsonl").read_text()
     assert f'"eventName":"{semconv.CHANGE_EVENT}"' in text
 
 
-def test_exemplars_lead_to_traces(flow: Flow) -> None:
+def test_exemplars_lead_to_traces(demo_run: DemoRun) -> None:
     """Broken if a point of the histogram could not be followed to the generation behind it."""
-    explanation = flow.result.explanation
+    explanation = demo_run.result.explanation
     metric = f"{semconv.METRIC_OPERATION_DURATION}_bucket"
-    exemplars = flow.prometheus.exemplar_trace_ids(metric, explanation.start, explanation.end)
-    traces = {span["traceId"] for span in flow.spans()}
+    exemplars = demo_run.prometheus.exemplar_trace_ids(metric, explanation.start, explanation.end)
+    traces = {span["traceId"] for span in demo_run.spans()}
     assert len(exemplars) >= 10
     assert exemplars <= traces
 
 
-def test_both_sources_show_the_same_p99(flow: Flow) -> None:
+def test_both_sources_show_the_same_p99(demo_run: DemoRun) -> None:
     """Broken if a user without Prometheus saw another P99 than one with it."""
-    ours, theirs = flow.panel_of_pages.services["chat"], flow.panel_of_prometheus.services["chat"]
+    ours, theirs = demo_run.panel_of_pages.services["chat"], demo_run.panel_of_prometheus.services["chat"]
     assert ours.window_seconds == theirs.window_seconds
     assert ours.bucket_bounds is not None and theirs.bucket_bounds is not None
     assert np.array_equal(ours.bucket_bounds, theirs.bucket_bounds)
@@ -207,14 +123,14 @@ def test_both_sources_show_the_same_p99(flow: Flow) -> None:
     assert len(settled) > 5 and np.median(settled) < 0.05
 
 
-def test_page_and_json_are_there(flow: Flow) -> None:
+def test_page_and_json_are_there(demo_run: DemoRun) -> None:
     """Broken if the run ended without the page, or the page without its verdict."""
-    page = flow.result.page.read_text()
+    page = demo_run.result.page.read_text()
     assert page.startswith("<!") and "max_tokens" in page and "causal" in page
-    document = json.loads((flow.result.directory / "report.json").read_text())
+    document = json.loads((demo_run.result.directory / "report.json").read_text())
     assert document["explanations"][0]["findings"][0]["verdict"] == "causal"
 
 
-def test_nothing_is_left_running(flow: Flow) -> None:
+def test_nothing_is_left_running(demo_run: DemoRun) -> None:
     """Broken if the model server, the service or Prometheus outlived the run."""
-    assert flow.children_left == set()
+    assert demo_run.children_left == set()

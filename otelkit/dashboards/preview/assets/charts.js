@@ -21,8 +21,10 @@
   }
   root.addEventListener("resize", () => instances.forEach((instance) => instance.resize()));
 
+  /** A long name without its middle: names of one family differ at their ends. */
   function cut(text, most) {
-    return text.length > most ? text.slice(0, most - 1) + "…" : text;
+    const kept = Math.floor((most - 1) / 2);
+    return text.length > most ? text.slice(0, most - 1 - kept) + "…" + text.slice(text.length - kept) : text;
   }
 
   function timeAxis(panel) {
@@ -287,6 +289,9 @@
     const numbers = (one, side) => [stat(one.mainstat, panel.units[side][0]), stat(one.secondarystat, panel.units[side][1])].filter(Boolean).join("  ·  ");
     const named = (node) => `{t|${cut(node.title || node.id, 30)}}` + (node.subtitle ? (roomy ? "\n" : " ") + `{s|${cut(node.subtitle, 40)}}` : "");
     const align = roomy ? "center" : "left";
+    const last = new Set(columns.length > 1 ? columns[columns.length - 1].map((one) => one.id) : []);
+    /** Left of the dot in the last column, where there is no room to the right. */
+    const side = (node) => (last.has(node.id) ? -1 : 1);
     return chart(box, {
       tooltip: { confine: true, textStyle: { fontSize: 11 } },
       series: [{
@@ -299,13 +304,13 @@
           ...panel.nodes.map((node) => ({
             id: node.id, name: node.id, x: spots.get(node.id)[0], y: spots.get(node.id)[1], symbolSize: size,
             itemStyle: { color: "#ffffff", borderColor: colour(node.color) || "#8e8e8e", borderWidth: 3 },
-            label: { show: size >= 44, position: "inside", formatter: numbers(node, "nodes"), fontSize: size >= 54 ? 10 : 9, color: INK },
+            label: { show: size >= 44, position: "inside", formatter: numbers(node, "nodes"), fontSize: size >= 54 && numbers(node, "nodes").length < 10 ? 10 : 8, color: INK },
             value: numbers(node, "nodes"),
           })),
           ...panel.nodes.map((node) => ({
-            id: "\u0000label " + node.id, x: spots.get(node.id)[0] + (roomy ? 0 : size / 2 + 2), y: spots.get(node.id)[1] + (roomy ? size / 2 + 1 : 0), symbolSize: 1, silent: true,
+            id: "\u0000label " + node.id, x: spots.get(node.id)[0] + (roomy ? 0 : side(node) * (size / 2 + 2)), y: spots.get(node.id)[1] + (roomy ? size / 2 + 1 : 0), symbolSize: 1, silent: true,
             itemStyle: { color: "transparent" },
-            label: { show: true, position: roomy ? "bottom" : "right", distance: 2, fontSize: 11, color: INK, formatter: named(node), backgroundColor: "rgba(255,255,255,0.7)", rich: { t: { fontWeight: 600, align, lineHeight: 15 }, s: { color: MUTED, fontSize: 10, align, lineHeight: 13 } } },
+            label: { show: true, position: roomy ? "bottom" : side(node) < 0 ? "left" : "right", distance: 2, fontSize: 11, color: INK, formatter: named(node), backgroundColor: "rgba(255,255,255,0.7)", rich: { t: { fontWeight: 600, align, lineHeight: 15 }, s: { color: MUTED, fontSize: 10, align, lineHeight: 13 } } },
           })),
         ],
         links: panel.edges.filter((edge) => spots.has(edge.source) && spots.has(edge.target)).map((edge) => ({
