@@ -108,16 +108,14 @@ def down(
     if volumes and not yes:
         click.confirm("Remove all recorded metrics, traces and dashboard changes?", abort=True, err=True)
     if local:
-        import shutil
-
         from otelkit.demo import local as processes
 
         _refuse_files(files)
         folder = data or directory / ".local"
         if not volumes or processes.state(folder) is not None:
             processes.down(folder)
-        if volumes and folder.exists():
-            shutil.rmtree(folder)
+        if volumes:
+            processes.forget(folder)
         click.echo("the stack has ended", err=True)
         return
     compose = _compose(directory, files, ()).everything()

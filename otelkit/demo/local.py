@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from otelkit.spec import load_spec
 
 STATE_FILE: Final = "stack.json"
 _LOCK_FILE: Final = "lock"
+_FOLDERS: Final = ("logs", "prometheus", "alertmanager", "collector", "tempo", "grafana", "demo")
 _LOOK_EVERY_SECONDS: Final = 0.5
 _DEATHS_ALLOWED: Final = 3
 _WITHIN_SECONDS: Final = 120.0
@@ -319,6 +321,16 @@ def down(data: Path) -> None:
                 hint=f"Its processes are listed in {data / STATE_FILE}.",
             )
         time.sleep(0.1)
+
+
+def forget(data: Path) -> None:
+    """Remove what a stack that has ended left in its data folder, and nothing else that may be there."""
+    for name in _FOLDERS:
+        shutil.rmtree(data / name, ignore_errors=True)
+    for name in (STATE_FILE, _LOCK_FILE):
+        (data / name).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        data.rmdir()
 
 
 def _demand(data: Path) -> dict[str, Any]:

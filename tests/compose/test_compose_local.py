@@ -19,6 +19,7 @@ import httpx
 import pytest
 from fake_docker import free_ports
 
+from otelkit.demo.local import forget
 from otelkit.demo.prometheus import find_tool
 from otelkit.demo.supervise import free_port
 
@@ -208,3 +209,13 @@ def test_down_ends_everything(local: Local) -> None:
     assert local.stack("status").returncode == 1
     again = local.stack("down")
     assert again.returncode == 1 and "no stack runs on this folder" in again.stderr
+
+
+def test_only_what_the_stack_wrote_is_removed(tmp_path: Path) -> None:
+    """Broken if `down --volumes` on a folder with other things in it removed those too."""
+    (tmp_path / "prometheus" / "data").mkdir(parents=True)
+    (tmp_path / "prometheus" / "rules").symlink_to(ROOT / "rules")
+    (tmp_path / "letter.txt").write_text("mine")
+    forget(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+    assert (ROOT / "rules" / "latency.rules.yaml").is_file()
