@@ -10,7 +10,14 @@ from typing import Any, Final
 
 import click
 
-from otelkit.cli.options import DEFAULT_PROMETHEUS, Moment, SpecOption, prometheus_option, spec_option
+from otelkit.cli.options import (
+    DEFAULT_PROMETHEUS,
+    Moment,
+    SpecOption,
+    header_option,
+    prometheus_option,
+    spec_option,
+)
 from otelkit.errors import OtelkitError, UsageError
 from otelkit.spec import Spec
 
@@ -35,6 +42,7 @@ _from_option = click.option(
 @command.command()
 @spec_option
 @prometheus_option
+@header_option
 @_from_option
 @click.argument("names", metavar="[UID|FILE.json]...", nargs=-1)
 @click.option(
@@ -62,6 +70,7 @@ _from_option = click.option(
 def preview(
     spec: SpecOption,
     prometheus: str | None,
+    headers: Mapping[str, str],
     source: Path | None,
     names: Sequence[str],
     since: float,
@@ -84,7 +93,7 @@ def preview(
     documents = _selected(read, source, names)
     variables = _variables(chosen)
     span = Span(since, until, read.scrape_interval.seconds)
-    with PrometheusApi(prometheus or read.prometheus or DEFAULT_PROMETHEUS) as api:
+    with PrometheusApi(prometheus or read.prometheus or DEFAULT_PROMETHEUS, headers=headers) as api:
         for document in documents:
             known = {one["name"] for one in document.get("templating", {}).get("list", [])}
             wanted = variables if len(documents) == 1 else {n: v for n, v in variables.items() if n in known}

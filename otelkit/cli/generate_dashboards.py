@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from otelkit.cli import outputs
-from otelkit.cli.options import SpecOption, spec_option
+from otelkit.cli.options import SpecOption, header_option, spec_option
 from otelkit.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ _NEVER_LEFT_OVER = "\0"
     metavar="URL",
     help="Also ask this Prometheus for every metric, query and variable of your dashboards.",
 )
+@header_option
 @click.pass_context
 def command(
     context: click.Context,
@@ -58,11 +59,22 @@ def command(
     check: bool,
     with_lint: bool,
     prometheus: str | None,
+    headers: Mapping[str, str],
 ) -> None:
     """Grafana dashboards: provisioning folder and importable JSON in one."""
     if source is None and (with_lint or prometheus):
         raise click.UsageError("--lint and --prometheus check your own dashboards: name them with --from DIR")
-    files = _own(spec) if source is None else _of_user(context, spec, source, with_lint, prometheus)
+    if source is None:
+        files = _own(spec)
+    else:
+        loaded = _loaded(spec, source)
+        if prometheus is None:
+            _demand_known_names(loaded)
+        else:
+            _demand_answers(loaded, prometheus, headers)
+        if with_lint and _lint(loaded):
+            context.exit(_FINDING)
+        files = _of_user(loaded)
     if output == "-":
         if check:
             raise click.UsageError("--check compares with a folder; leave out -o -, or name the folder")
@@ -94,43 +106,51 @@ def _own(spec: SpecOption) -> dict[str, str]:
     return generate(spec.load())
 
 
-def _of_user(
-    context: click.Context, spec: SpecOption, source: Path, with_lint: bool, prometheus: str | None
-) -> dict[str, str]:
-    from otelkit.dashboards import dashboard_text, documents, lint, load_dashboards
+def _loaded(spec: SpecOption, source: Path) -> list[UserDashboard]:
+    from otelkit.dashboards import documents, load_dashboards
 
-    loaded = load_dashboards(source, taken=documents(spec.load()))
-    _demand_known_metrics(loaded, prometheus)
-    if with_lint:
-        findings = [f"{one.path}: {text}" for one in loaded for text in lint(one.document)]
-        for finding in findings:
-            click.echo(finding)
-        if findings:
-            context.exit(_FINDING)
-    return {one.file_name: dashboard_text(one.document) for one in loaded}
+    return load_dashboards(source, taken=documents(spec.load()))
 
 
-def _demand_known_metrics(loaded: Sequence[UserDashboard], prometheus: str | None) -> None:
-    from otelkit.dashboards import findings_at, unknown_metrics
+def _demand_known_names(loaded: Sequence[UserDashboard]) -> None:
+    from otelkit.dashboards import unknown_metrics
 
-    if prometheus is None:
-        unknown = [f"{one.path}: {text}" for one in loaded for text in unknown_metrics(one.document)]
-        if unknown:
-            raise ConfigError(
-                unknown,
-                hint="`otelkit generate rules -o -` shows what is recorded; "
-                "--prometheus URL judges by what a Prometheus has.",
-            )
-        return
+    unknown = [f"{one.path}: {text}" for one in loaded for text in unknown_metrics(one.document)]
+    if unknown:
+        raise ConfigError(
+            unknown,
+            hint="`otelkit generate rules -o -` shows what is recorded; "
+            "--prometheus URL judges by what a Prometheus has.",
+        )
+
+
+def _demand_answers(loaded: Sequence[UserDashboard], prometheus: str, headers: Mapping[str, str]) -> None:
+    from otelkit.dashboards import findings_at
     from otelkit.dashboards.preview import PrometheusApi
 
-    with PrometheusApi(prometheus) as api:
+    with PrometheusApi(prometheus, headers=headers) as api:
         now = time.time()
         findings = [f"{one.path}: {text}" for one in loaded for text in findings_at(one.document, api, now)]
-    if findings:
-        raise ConfigError(
-            findings, hint=f"That is what {prometheus} answers; without --prometheus it is not asked."
-        )
+        if findings:
+            raise ConfigError(
+                findings, hint=f"That is what {api.url} answers; without --prometheus it is not asked."
+            )
+
+
+def _lint(loaded: Sequence[UserDashboard]) -> bool:
+    """Whether there are findings, which are printed."""
+    from otelkit.dashboards import lint
+
+    findings = [f"{one.path}: {text}" for one in loaded for text in lint(one.document)]
+    for finding in findings:
+        click.echo(finding)
+    return bool(findings)
+
+
+def _of_user(loaded: Sequence[UserDashboard]) -> dict[str, str]:
+    from otelkit.dashboards import dashboard_text
+
+    return {one.file_name: dashboard_text(one.document) for one in loaded}
 
 
 def _stale(directory: Path, files: Mapping[str, str]) -> list[Path]:

@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 import httpx
 
 from otelkit.errors import BackendUnreachable, OtelkitError, UsageError
+from otelkit.query.connection import without_credentials
 
 _TIMEOUT_SECONDS: Final = 30.0
 MESSAGE: Final = "otelkit dashboards push"
@@ -71,7 +72,7 @@ class Grafana:
 
     def __init__(self, url: str, token: str = "", client: httpx.Client | None = None) -> None:
         self._url = url.rstrip("/")
-        self.url = _without_credentials(self._url)
+        self.url = without_credentials(self._url)
         token = token.strip()
         if not (token.isascii() and token.isprintable()):
             raise UsageError(
@@ -263,10 +264,3 @@ def _goes_to(step: Step, folder_uid: str, *, move: bool) -> str:
 
 def _content(document: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in document.items() if key not in _SET_BY_GRAFANA}
-
-
-def _without_credentials(url: str) -> str:
-    """The address as it may be shown."""
-    scheme, slashes, rest = url.partition("://")
-    host, slash, path = rest.partition("/")
-    return f"{scheme}{slashes}{host.rpartition('@')[2]}{slash}{path}" if slashes else url

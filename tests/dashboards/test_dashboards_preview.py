@@ -251,6 +251,7 @@ def test_regexes_of_variables_are_javascripts(regex: str, values: list[str]) -> 
         (httpx.Response(200, json=[]), BackendUnreachable),
         (httpx.Response(200, json={"status": "success"}), BackendUnreachable),
         (httpx.Response(401, text="no"), BackendUnreachable),
+        (httpx.Response(403, json={"status": "error", "error": "no"}), BackendUnreachable),
         (httpx.Response(503, json={"status": "error", "error": "query timed out"}), QueryError),
     ],
 )
@@ -291,3 +292,21 @@ def test_rows_that_share_their_labels_are_merged() -> None:
         {"Time": 1000.0, "s": "a", "Value #A": 2.0, "Value #B": 3.0},
         {"Time": 1000.0, "s": "b", "Value #A": None, "Value #B": None},
     ]
+
+
+def test_credentials_are_sent_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Mimir or a Prometheus behind a proxy could not be previewed; or a page would hold a password."""
+    seen: list[httpx.Request] = []
+
+    def answer(self: httpx.Client, request: httpx.Request, **unused: Any) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(401, text="no", request=request)
+
+    monkeypatch.setattr(httpx.Client, "send", answer)
+    monkeypatch.setenv("OTELKIT_PROMETHEUS_TOKEN", "t0ken")
+    api = PrometheusApi("http://me:secret@prometheus.test/x", headers={"X-Scope-OrgID": "team"})
+    with api, pytest.raises(BackendUnreachable, match="does not take these credentials") as raised:
+        api.at("up", 0)
+    assert seen[0].headers["X-Scope-OrgID"] == "team"
+    assert seen[0].headers["Authorization"].startswith(("Bearer t0ken", "Basic "))
+    assert "secret" not in api.url + str(raised.value)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import httpx
 
 from otelkit.errors import BackendUnreachable
-
-_TIMEOUT_SECONDS: Final = 60.0
+from otelkit.query.connection import ENV_TOKEN, headers_from, timeout_from, without_credentials
 
 
 class QueryError(Exception):
@@ -20,17 +20,31 @@ class PrometheusApi:
     """Queries, each over the span given or at its end.
 
     Args:
-        url: Address of Prometheus, with any path prefix.
-        client: An HTTP client to use, for instance with credentials; not closed here.
+        url: Address of Prometheus, with any path prefix; a user's name and password in it are never shown.
+        client: An HTTP client to use, for instance with credentials; not closed here. Without one,
+            credentials are those of the environment (``otelkit.query.connection``).
+        headers: Sent with each question, above those of the environment.
+
+    Raises:
+        UsageError: the environment's credentials can't be read.
 
     Every method raises BackendUnreachable when the server does not answer or does not speak Prometheus' API,
     and QueryError when it rejects the query.
     """
 
-    def __init__(self, url: str, client: httpx.Client | None = None) -> None:
-        self.url = url.rstrip("/")
+    def __init__(
+        self,
+        url: str,
+        client: httpx.Client | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self._url = url.rstrip("/")
+        self.url = without_credentials(self._url)
         self._own = client is None
-        self._client = client or httpx.Client(timeout=_TIMEOUT_SECONDS)
+        self._client = client or httpx.Client(
+            timeout=timeout_from(os.environ), headers=headers_from(os.environ) | dict(headers or {})
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -69,12 +83,17 @@ class PrometheusApi:
 
     def _get(self, path: str, parameters: Mapping[str, str | float]) -> Any:
         try:
-            answer = self._client.get(self.url + path, params=dict(parameters))
+            answer = self._client.get(self._url + path, params=dict(parameters))
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             raise BackendUnreachable(
                 f"{self.url}: no answer: {error or type(error).__name__}",
                 hint="Is Prometheus running there? --prometheus URL names another.",
             ) from None
+        if answer.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
+            raise BackendUnreachable(
+                f"{self.url}: answers {answer.status_code}: it does not take these credentials",
+                hint=f"Set {ENV_TOKEN}, or name headers with --header (Mimir: X-Scope-OrgID=TENANT).",
+            )
         try:
             body = answer.json()
         except ValueError:
