@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from grafanalib import core as g
 
 from otelkit import semconv
@@ -50,39 +52,38 @@ def dashboard(spec: Spec) -> g.Dashboard:
 
 
 def _figures() -> list[g.Panel]:
-    def total(metric: str) -> str:
-        return f"sum(increase({metric}_total{{{SERVICES}}}[$__range])) or vector(0)"
+    def total(title: str, description: str, metric: str, usual: str, *above: tuple[float, str]) -> g.Panel:
+        return panels.stat(
+            title,
+            description,
+            f"sum(increase({metric}_total{{{SERVICES}}}[$__range])) or vector(0)",
+            unit="short",
+            decimals=0,
+            size=(6, 4),
+            steps=((None, usual), *above),
+            no_data=_NOT_SCRAPED,
+        )
 
-    some = ((None, panels.GREEN), (1, panels.ORANGE))
     return [
-        panels.stat(
+        total(
             "Spans delivered",
             "In the span shown: a collector accepted them.",
-            total(semconv.METRIC_SPANS_DELIVERED),
-            unit="short",
-            decimals=0,
-            size=(6, 4),
-            no_data=_NOT_SCRAPED,
+            semconv.METRIC_SPANS_DELIVERED,
+            panels.BLUE,
         ),
-        panels.stat(
+        total(
             "Spans dropped",
             "In the span shown. Not zero: the reasons are below; the collector is down or too slow.",
-            total(semconv.METRIC_SPANS_DROPPED),
-            unit="short",
-            decimals=0,
-            size=(6, 4),
-            steps=some,
-            no_data=_NOT_SCRAPED,
+            semconv.METRIC_SPANS_DROPPED,
+            panels.GREEN,
+            (1, panels.ORANGE),
         ),
-        panels.stat(
+        total(
             "Calls lost to metrics",
             "In the span shown. Should be zero always; if not, report it with the reason below.",
-            total(semconv.METRIC_GENERATIONS_LOST),
-            unit="short",
-            decimals=0,
-            size=(6, 4),
-            steps=((None, panels.GREEN), (1, panels.RED)),
-            no_data=_NOT_SCRAPED,
+            semconv.METRIC_GENERATIONS_LOST,
+            panels.GREEN,
+            (1, panels.RED),
         ),
         panels.stat(
             "CPU of otelkit's threads",
@@ -116,50 +117,40 @@ def _spans() -> g.Panel:
 
 
 def _dropped() -> g.Panel:
-    return panels.timeseries(
+    return _by_reason(
         "Spans dropped by reason",
         "buffer_full: the collector is slower than the service; export_failed: it is not reachable; "
         "rejected_by_collector: it refused them, see its log; shut_down: the process ended first.",
-        panels.queries(
-            (
-                "{{service}} {{reason}}",
-                promql.rate(f"{semconv.METRIC_SPANS_DROPPED}_total", SERVICES, _BY_REASON),
-            )
-        ),
-        unit="cps",
-        no_data=_NOT_SCRAPED,
+        semconv.METRIC_SPANS_DROPPED,
         links=[shared.runbook("Spans are dropped")],
     )
 
 
 def _not_selected() -> g.Panel:
-    return panels.timeseries(
+    return _by_reason(
         "Token steps without a span, on purpose",
         "By reason. Metrics include them. over_rate: raise the budget of spans per second to see more.",
-        panels.queries(
-            (
-                "{{service}} {{reason}}",
-                promql.rate(f"{semconv.METRIC_STEPS_NOT_SELECTED}_total", SERVICES, _BY_REASON),
-            )
-        ),
-        unit="cps",
-        no_data=_NOT_SCRAPED,
+        semconv.METRIC_STEPS_NOT_SELECTED,
     )
 
 
 def _lost() -> g.Panel:
-    return panels.timeseries(
+    return _by_reason(
         "Calls that reached no metric",
         "By reason. queue_full: the service makes calls faster than one thread can count them; fault: a "
         "defect.",
-        panels.queries(
-            (
-                "{{service}} {{reason}}",
-                promql.rate(f"{semconv.METRIC_GENERATIONS_LOST}_total", SERVICES, _BY_REASON),
-            )
-        ),
+        semconv.METRIC_GENERATIONS_LOST,
+    )
+
+
+def _by_reason(title: str, description: str, metric: str, links: Sequence[g.DataLink] = ()) -> g.Panel:
+    return panels.timeseries(
+        title,
+        description,
+        panels.queries(("{{service}} {{reason}}", promql.rate(f"{metric}_total", SERVICES, _BY_REASON))),
         unit="cps",
         no_data=_NOT_SCRAPED,
+        links=links,
     )
 
 
