@@ -1,38 +1,83 @@
-"""Hashable stand-ins for parameter values, equal for equal values only."""
+"""Hashable stand-ins for parameter values, equal for values that mean the same only."""
 
 from __future__ import annotations
 
-import hashlib
 import json
+from collections.abc import Sequence
 from typing import Any, Final
 
 from otelkit.model import UNSET, ParameterValue, canonical
-
-MAX_TEXT: Final = 1024
-"""Characters up to which a text is its own key."""
+from otelkit.record.redaction import MAX_TEXT
+from otelkit.record.stable import digest, normalise
 
 Key = Any
 _MAX_CACHED: Final = 1024
+_MAX_SHOWN: Final = 1024
 _cache: Final[dict[str, Key]] = {}
 """Keys of lists and mappings by their short ``repr``, which costs a tenth of the canonical text."""
+_digests: Final[dict[tuple[int, int], str]] = {}
+"""Digests of long texts by length and hash: the latter costs a fifth."""
+_NUMBERS: Final = frozenset({int, float})
+_OWN_KEY: Final = frozenset({int, type(None), type(UNSET)})
+_SCALARS: Final = frozenset({str, int, float, bool, type(None), type(UNSET)})
+_CONTAINERS: Final = (list, tuple, dict)
+
+
+def keys_of(values: Sequence[ParameterValue]) -> Sequence[Key]:
+    """``key_of`` for each of some values; quicker where all are plain."""
+    kinds = set(map(type, values))
+    if kinds <= _OWN_KEY:
+        return values
+    if kinds <= _NUMBERS:
+        try:
+            total = sum(values)
+        except OverflowError:
+            total = None
+        if total is not None and total == total:  # else there is a NaN among them, or both infinities
+            return values
+    elif kinds == {str} and max(map(len, values)) <= MAX_TEXT:
+        return values
+    return list(map(key_of, values))
 
 
 def key_of(value: ParameterValue) -> Key:
-    """True is not 1, None is not unset, 1 is 1.0, and lists and mappings compare by content."""
+    """True is not 1, None is not unset, 1 is 1.0, and everything else compares by content. Never raises."""
     kind = type(value)
     if kind is int or value is None or value is UNSET:
         return value
     if kind is str:
-        return value if len(value) <= MAX_TEXT else (str, len(value), hash(value))
+        return value if len(value) <= MAX_TEXT else _digest(value)
     if kind is float and value == value:
         return value
     if kind is bool:
         return bool, value
-    shown = repr(value)
+    if kind in _CONTAINERS:
+        return _key_of_container(value)
+    plain = normalise(
+        value
+    )  # an enumeration's member or a numpy scalar is the plain value that it stands for
+    return _key_of_text(canonical(plain)) if isinstance(plain, _CONTAINERS) else key_of(plain)
+
+
+def _digest(text: str) -> str:
+    place = len(text), hash(text)
+    known = _digests.get(place)
+    if known is None:
+        if len(_digests) >= _MAX_CACHED:
+            _digests.clear()
+        known = _digests[place] = digest(canonical(normalise(text)))
+    return known
+
+
+def _key_of_container(value: ParameterValue) -> Key:
+    try:
+        shown = repr(value)
+    except Exception:  # of something inside
+        return _key_of_text(canonical(normalise(value)))
     key = _cache.get(shown)
     if key is None:
-        key = _key_of_text(canonical(value))
-        if len(shown) <= MAX_TEXT:
+        key = _key_of_text(canonical(normalise(value)))
+        if len(shown) <= _MAX_SHOWN:
             if len(_cache) >= _MAX_CACHED:
                 _cache.clear()
             _cache[shown] = key
@@ -40,31 +85,28 @@ def key_of(value: ParameterValue) -> Key:
 
 
 def _key_of_text(text: str) -> Key:
-    if len(text) > MAX_TEXT:
-        return dict, None, hashlib.sha256(text.encode(errors="replace")).hexdigest()
-    return dict, text
+    return (dict, text) if len(text) <= MAX_TEXT else digest(text)
 
 
 def value_of(key: Key) -> ParameterValue:
     """The value behind a key; a long one's digest, as nothing else of it is kept."""
     if not isinstance(key, tuple):
         return key
-    if len(key) > 2:
-        return f"#{key[2]}"
-    if key[0] is bool:
-        return key[1]
-    try:
-        return json.loads(key[1])
-    except ValueError:
-        return key[1]
+    return key[1] if key[0] is bool else json.loads(key[1])
 
 
-def is_ambiguous(value: ParameterValue) -> bool:
-    """Whether ``==`` takes a value of another kind for this one: True for 1, False for 0, also inside."""
+def lasting(value: ParameterValue, key: Key) -> ParameterValue:
+    """A value that stays as it is, whatever is done to the list or mapping that was given."""
+    return value if type(value) in _SCALARS and not isinstance(key, tuple) else value_of(key)
+
+
+def needs_key(value: ParameterValue) -> bool:
+    """Whether ``==`` alone does not tell this value from others: True equals 1, False equals 0, also inside;
+    and what is no JSON value may equal anything."""
     if isinstance(value, int | float):
-        return value in (0, 1)
+        return value in (0, 1) or type(value) not in _SCALARS
     if isinstance(value, list | tuple):
-        return any(map(is_ambiguous, value))
+        return any(map(needs_key, value))
     if isinstance(value, dict):
-        return any(map(is_ambiguous, value.values()))
-    return False
+        return any(map(needs_key, value.values()))
+    return type(value) not in _SCALARS

@@ -1,0 +1,57 @@
+"""The values that one parameter had at one call site while nothing changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from otelkit.record.observed.evidence import Scatter
+from otelkit.record.observed.keys import Key
+
+_REMEMBERED: Final = 512
+"""Requests after which the weight of the older ones is halved."""
+_DISTINCT: Final = 64
+"""Distinct values remembered."""
+
+
+class Regime:
+    """How often each value was seen, in bounded memory."""
+
+    __slots__ = ("counts", "scatter", "total")
+
+    def __init__(self) -> None:
+        self.counts: dict[Key, int] = {}
+        self.total = 0
+        self.scatter = Scatter()
+
+    def add(self, counts: Mapping[Key, int], size: int, settled: Key) -> None:
+        """Take further requests."""
+        own = self.counts
+        if size > 1 and len(counts) == size:
+            # No two alike: what was never seen before would be forgotten soon.
+            for key in own.keys() & counts.keys():
+                own[key] += 1
+        else:
+            for key, number in counts.items():
+                own[key] = own.get(key, 0) + number
+        self.total += size
+        self.scatter.add(size, counts.get(settled, 0))
+        if self.total > _REMEMBERED or len(own) > _DISTINCT:
+            self._forget()
+
+    def _forget(self) -> None:
+        counts = self.counts
+        while len(counts) > _DISTINCT // 2 or self.total > _REMEMBERED:
+            counts = {key: number // 2 for key, number in counts.items() if number > 1}
+            # What falls out stays in the total: it was neither the old nor the new value.
+            self.total = max(self.total // 2, sum(counts.values()))
+        self.counts = counts
+
+    def share(self, key: Key) -> float:
+        """Of the requests so far, 0 to 1."""
+        return self.counts.get(key, 0) / self.total if self.total else 0.0
+
+    def second(self, settled: Key) -> Key:
+        """The most frequent of the values that are not ``settled``."""
+        rest = {key: number for key, number in self.counts.items() if key != settled}
+        return max(rest, key=rest.__getitem__, default=settled)
