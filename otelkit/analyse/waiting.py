@@ -24,16 +24,17 @@ def with_waiting(explanation: Explanation, step: float) -> Explanation:
 
 def _waiting(finding: Finding, start: float, end: float, step: float) -> Finding:
     change = finding.change
-    if not start < change.first_seen or not end < looks(change, step)[-1]:
+    first, *_, last = looks(change, step)
+    if not start < change.first_seen or not end < last:
         return finding
-    if look(Judgement(change), finding, end, step).finding is not None:
+    if end >= first and look(Judgement(change), finding, end, step).finding is not None:
         return finding
     so_far = finding.reason if finding.verdict is Verdict.CANNOT_SEPARATE else _so_far(finding)
     return replace(
         finding,
         verdict=Verdict.CANNOT_SEPARATE,
         reason=f"So far: {so_far[:1].lower()}{so_far[1:]}",
-        known_at=looks(change, step)[-1],
+        known_at=last,
         mechanism={},
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -65,3 +66,70 @@ def test_live_verdict_is_kept_and_replayed(prometheus_binary: Path, tmp_path: Pa
     assert "max_tokens" in (tmp_path / "page.html").read_text()
     assert unknown.returncode == 1
     assert "Services with data then: chat, search." in unknown.stderr
+
+
+def test_a_page_scraped_meanwhile_gives_a_verdict(tmp_path: Path) -> None:
+    """Broken if a service that no Prometheus scrapes could not be asked about."""
+    chat, search = ScriptedService("chat", 1), ScriptedService("search", 2)
+    with serve(chat) as one, serve(search) as other:
+        pages = ("--metrics", one, "--metrics", other, "--for", "16s")
+        command = [str(Path(sys.executable).with_name("otelkit")), "explain", *pages]
+        running = subprocess.Popen(
+            [*command, "--save", "kept", "--format", "json"],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        began = time.time()
+        while running.poll() is None and time.time() < began + 90:
+            if time.time() > began + 9 and not changed(chat):
+                chat.change("max_tokens", "256", "1024", time.time())
+            chat.call(0.6 if changed(chat) else 0.15)
+            search.call(0.1)
+            time.sleep(0.01)
+        out, err = running.communicate(timeout=60)
+    assert running.returncode in (0, 3), err
+    assert "Ctrl-C ends that early" in err
+    (explanation,) = json.loads(out)["explanations"]
+    (finding,) = explanation["findings"]
+    assert (explanation["service"], finding["change"]["parameter"]) == ("chat", "max_tokens")
+    assert (tmp_path / "kept" / "bundle.json").exists()
+
+
+def changed(service: ScriptedService) -> bool:
+    return bool(next(iter(service.changed.collect())).samples)
+
+
+def test_ctrl_c_explains_what_was_read(tmp_path: Path) -> None:
+    """Broken if somebody who has seen enough had to wait twenty minutes, or lost everything."""
+    chat = ScriptedService("chat", 1)
+    with serve(chat) as page:
+        running = subprocess.Popen(
+            [str(Path(sys.executable).with_name("otelkit")), "explain", "--metrics", page],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert running.stderr is not None
+        while "Ctrl-C" not in (line := running.stderr.readline()):
+            assert line, "the command ended"
+        end = time.time() + 6
+        while time.time() < end:
+            chat.call()
+            time.sleep(0.02)
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=60)
+    assert running.returncode == 0, err
+    assert "no parameter change was seen in this span" in out
+    assert "Traceback" not in err
+
+
+def test_pages_that_say_nothing_are_told(tmp_path: Path) -> None:
+    """Broken if a wrong address, or a page without calls, ended in a traceback or after twenty minutes."""
+    silent = explain(tmp_path, "--metrics", "http://127.0.0.1:9/metrics")
+    assert silent.returncode == 4 and "does not answer" in silent.stderr
+    with serve(ScriptedService("chat", 1)) as page:
+        idle = explain(tmp_path, "--metrics", page, "--for", "1s")
+    assert idle.returncode == 1 and "has no latency of any service" in idle.stderr
