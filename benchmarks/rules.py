@@ -3,9 +3,9 @@
     python benchmarks/rules.py [--prometheus PATH] [--promtool PATH] [--services 200] [--hours 6]
 
 ``scale``: a spec of 1,000 services with three objectives each. ``accuracy``: P99 read from histograms beside
-P99 of the latencies. ``evaluation``: 200 services in a real Prometheus, whose memory holds the last 65 minutes
-of all series, as that of a long-running one does, and whose blocks hold six hours of what burn rates are
-computed from. Its forms:
+P99 of the latencies. ``evaluation``: 200 services in a real Prometheus, whose memory holds the last 65
+minutes of all series, as that of a long-running one does, and whose blocks hold six hours of what burn rates
+are computed from. Its forms:
 
 - ``otelkit``: what ``otelkit generate rules`` writes.
 - ``naive``: the same quantiles, rates and alerts, one expression on raw series per rule, as often as ours.
@@ -13,8 +13,8 @@ computed from. Its forms:
 - ``naive_at_the_scrape_interval``: as ``naive``, in groups that state no interval: all every 15 s.
 
 Windows of one and three days find six hours to read, which favours the naive forms: in production they read
-four and twelve times more. Progress goes to stderr. The last line on stdout is one JSON object; ``bars`` has the
-goals and whether they were met. Without Prometheus the parts that need it are left out, named in ``skipped``.
+four and twelve times more. Progress goes to stderr. The last line on stdout is one JSON object; ``bars`` has
+the goals and whether they were met. Without Prometheus the parts that need it are left out (``skipped``).
 """
 
 from __future__ import annotations

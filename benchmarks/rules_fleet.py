@@ -22,6 +22,7 @@ HEAD_SECONDS: Final = 65 * 60
 series have it, and it fills every window of a quantile. What is older lies in blocks, and is had only of what
 burn rates are computed from, in either form."""
 _SLICE_SECONDS: Final = 60
+_BUDGET_SECONDS: Final = 30
 _CALLS_PER_SCRAPE: Final = 30.0
 _FAILED_PER_SCRAPE: Final = 0.003
 SEED: Final = 7
@@ -78,11 +79,11 @@ class Fleet:
                     file.writelines(
                         f"{name} {int(pace * ((at - self.began) / SCRAPE_SECONDS))} {at}\n" for at in times
                     )
-            for name, value in self._recorded():
+            for name, value, every in self._recorded():
                 metric = name.split("{")[0]
                 file.write(f"# TYPE {metric} gauge\n" if metric not in written else "")
                 written.add(metric)
-                file.writelines(f"{name} {value} {at}\n" for at in times)
+                file.writelines(f"{name} {value} {at}\n" for at in times[:: every // SCRAPE_SECONDS])
             file.write("# EOF\n")
         blocks = ["tsdb", "create-blocks-from", "openmetrics", str(text), str(directory / "data")]
         subprocess.run([promtool, *blocks], check=True, capture_output=True)
@@ -94,7 +95,10 @@ class Fleet:
         for start in range(self.now - HEAD_SECONDS, self.now, _SLICE_SECONDS):
             times = range(start, min(start + _SLICE_SECONDS, self.now), SCRAPE_SECONDS)
             scraped = (zip(self.names, self.values(at), [at] * len(self.names), strict=True) for at in times)
-            ruled = (((name, value, at) for name, value in recorded) for at in times)
+            ruled = (
+                ((name, value, at) for name, value, every in recorded if not (at - start) % every)
+                for at in times
+            )
             # promtool gives every series a job, unless that is empty; only what is scraped has one.
             for job, samples in (("b", scraped), ("", ruled)):
                 page = directory / "slice.prom"
@@ -112,16 +116,23 @@ class Fleet:
                 subprocess.run(command, check=True, capture_output=True)
                 page.unlink()
 
-    def _recorded(self) -> Iterator[tuple[str, float]]:
-        """What our rules would have recorded meanwhile, of the series that burn rates are computed from."""
+    def _recorded(self) -> Iterator[tuple[str, float, int]]:
+        """What our rules would have recorded meanwhile, of the series that burn rates are computed from.
+
+        Series, value, and the seconds between its samples.
+        """
         for service in range(self.services):
             label = f'service="s{service:03}"'
             calls = _CALLS_PER_SCRAPE * self.instances / SCRAPE_SECONDS
-            yield f"{semconv.RECORDED_REQUESTS}5m{{{label}}}", calls
+            yield f"{semconv.RECORDED_REQUESTS}5m{{{label}}}", calls, SCRAPE_SECONDS
         for metric in (semconv.RECORDED_BROKEN, semconv.RECORDED_BUDGET_USE):
             for slo in ("fast", "tail", "errors"):
                 for service in range(self.services):
-                    yield f'{metric}{{service="s{service:03}",slo="{slo}",slo_window="30d"}}', 0.0
+                    yield (
+                        f'{metric}{{service="s{service:03}",slo="{slo}",slo_window="30d"}}',
+                        0.0,
+                        _BUDGET_SECONDS,
+                    )
 
     @contextlib.contextmanager
     def served(self) -> Iterator[str]:

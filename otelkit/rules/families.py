@@ -166,7 +166,13 @@ def _literal(name: str) -> str:
 
 
 def _likeness(one: ServiceMetrics) -> tuple[object, ...]:
-    same = (
+    return (one.name, *kind(one)) if one.own_selector else kind(one)
+
+
+def kind(one: ServiceMetrics) -> tuple[object, ...]:
+    """Equal for services whose rules differ in names and selectors only."""
+    return (
+        one.own_selector,
         one.preset.name,
         one.latency,
         one.unit,
@@ -177,4 +183,3 @@ def _likeness(one: ServiceMetrics) -> tuple[object, ...]:
         one.windows,
         one.split_by,
     )
-    return (one.name, *same) if one.own_selector else same
