@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from otelkit.dashboards import UserDashboard
 
 _FINDING = 3
+_FOLDER = "dashboards"
 _NEVER_LEFT_OVER = "\0"
 """JSON has no room for the line that tells generated files from others, so leftovers are told by name."""
 
@@ -36,7 +37,7 @@ _NEVER_LEFT_OVER = "\0"
     "-o",
     "--output",
     metavar="DIR|-",
-    default="dashboards",
+    default=_FOLDER,
     show_default=True,
     help="Folder to write to; - writes a JSON array of dashboards to standard output.",
 )
@@ -89,6 +90,7 @@ def command(
         if drift:
             click.echo(drift, nl=False)
             again = "otelkit generate dashboards" + (f" --from {source}" if source else "")
+            again += f" -o {output}" if output != _FOLDER else ""
             click.echo(f"{directory} is not what it should be; run `{again}`", err=True)
             context.exit(_FINDING)
         click.echo(f"{directory} is up to date", err=True)

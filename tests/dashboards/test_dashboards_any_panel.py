@@ -75,6 +75,8 @@ def test_gauges_keep_their_unit_and_reduction(name: str, setting: dict[str, Any]
     defaults = panel["fieldConfig"]["defaults"]
     assert (defaults["unit"], defaults["min"]) == ("s", 2)
     assert panel["options"]["reduceOptions"]["calcs"] == ["max"]
+    assert panel["options"]["showThresholdMarkers"] is True
+    assert set(panel["fieldConfig"]) == {"defaults", "overrides"}
     assert "fieldOptions" not in panel["options"]
     assert "calcs" not in defaults
 

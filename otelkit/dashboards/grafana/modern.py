@@ -57,6 +57,9 @@ def modernise_panel(panel: dict[str, Any]) -> None:
     options = panel["options"] = panel.get("options") or {}
     if kind in _WRITTEN_BY_IT and "dataFormat" not in panel:
         panel.setdefault("pluginVersion", PLUGIN_VERSION)
+    for key in ("showThresholdLabels", "showThresholdMarkers"):
+        if key in field_config:
+            options[key] = field_config.pop(key)
     _reduce_options(options, field_config["defaults"])
     _field_defaults(field_config["defaults"])
     for name, value in _OPTIONS_SINCE.get(kind, {}).items():
@@ -121,9 +124,9 @@ def _reduce_options(options: dict[str, Any], defaults: dict[str, Any]) -> None:
 
 def _field_defaults(defaults: dict[str, Any]) -> None:
     steps = defaults.get("thresholds", {}).get("steps")
-    if not steps:
+    if not steps or not isinstance(steps, list):
         defaults.pop("thresholds", None)
-    elif isinstance(steps, list):
+    else:
         # grafanalib's Threshold writes the text "null" for the first one.
         defaults["thresholds"]["steps"] = [
             {"color": step["color"], "value": None if step.get("value") in (None, "null") else step["value"]}
