@@ -18,6 +18,8 @@ from otelkit.query.promql import histogram_quantile
 SEED: Final = 7
 _CALLS: Final = 20_000
 _DRAWS: Final = 25
+_STACK_OBJECTIVES: Final = (0.15, 0.4, 1.2)
+"""What the compose stack sharpens around, until somebody states objectives."""
 _SCHEMA: Final = 3
 """Native histograms of growth 2 ** (1/8), about 9 % a bucket."""
 
@@ -71,10 +73,12 @@ def _forms(objective: float) -> dict[str, Any]:
     finite = np.array(semconv.DURATION_BUCKETS)
     halved = np.array([*np.sort(np.concatenate((finite, finite[:-1] * np.sqrt(2)))), np.inf])
     stated = float(f"{objective * 1.3:.1g}")
+    stack = np.array([*duration_bounds(_STACK_OBJECTIVES), np.inf])
     sharpened = np.array([*duration_bounds([stated]), np.inf])
     return {
         "default buckets": lambda values: _classic(values, default),
         "default buckets, twice as many": lambda values: _classic(values, halved),
+        "buckets of the stack": lambda values: _classic(values, stack),
         "sharpened buckets": lambda values: _classic(values, sharpened),
         "native": _native,
     }

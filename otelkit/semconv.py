@@ -129,6 +129,9 @@ METRIC_PARAMETER_CHANGE_TIMESTAMP: Final = "otelkit_parameter_change_timestamp_s
 METRIC_PARAMETER_SETTLED: Final = "otelkit_parameter_settled_timestamp_seconds"
 """Gauge by service, scope, parameter and value, one series a parameter of a call site (bounded): Unix seconds
 from which this process' requests have had the value; ``VARIES`` where none prevails."""
+METRIC_PARAMETER_EVICTIONS: Final = "otelkit_parameter_evictions"
+"""Counter by service and kind (``call_site``, ``parameter``, ``value``): what the detection of observed
+changes forgot, or did not take, for want of room."""
 METRIC_PARAMETER_INPUTS: Final = "otelkit_parameter_inputs"
 """Counter of parameters that came from outside the code, by input (``file``, ``environment``, ``header``,
 ``flag``) and outcome (``applied``, ``unchanged``, ``refused``)."""
@@ -234,6 +237,8 @@ LABEL_ISTIO_CODE: Final = "response_code"
 LABEL_ISTIO_REPORTER: Final = "reporter"
 METRIC_ENVOY_LATENCY: Final = "envoy_cluster_upstream_rq_time"
 METRIC_ENVOY_ARRIVALS: Final = "envoy_cluster_upstream_rq_total"
+METRIC_ENVOY_RESPONSES: Final = "envoy_cluster_upstream_rq_xx"
+LABEL_ENVOY_CODE_CLASS: Final = "envoy_response_code_class"
 METRIC_ENVOY_ACTIVE: Final = "envoy_cluster_upstream_rq_active"
 LABEL_ENVOY_CLUSTER: Final = "envoy_cluster_name"
 

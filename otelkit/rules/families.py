@@ -99,7 +99,10 @@ class Family:
         if quantity == "requests":
             return self.calls()
         if quantity == "errors":
-            return self.calls(*self.metrics.errors) if self.metrics.errors else None
+            if self.metrics.errors:
+                return self.calls(*self.metrics.errors)
+            failures = self.metrics.failures
+            return selector(failures.metric, (*self.matchers, *failures.matchers)) if failures else None
         series = self.metrics.preset.means.get(quantity)
         if series is None:
             return None
@@ -113,7 +116,7 @@ class Family:
 
     def read_from_native(self, quantity: str) -> str:
         """The function that takes a quantity out of a native histogram; empty for classic ones."""
-        if not self.metrics.native:
+        if not self.metrics.native or (quantity == "errors" and not self.metrics.errors):
             return ""
         return "histogram_sum" if quantity.endswith("_tokens") else "histogram_count"
 
@@ -179,6 +182,7 @@ def kind(one: ServiceMetrics) -> tuple[object, ...]:
         one.native,
         one.service_label,
         one.errors,
+        one.failures,
         one.base_window,
         one.windows,
         one.split_by,

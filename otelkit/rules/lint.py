@@ -84,6 +84,7 @@ def known_metrics(spec: Spec) -> frozenset[str]:
         known |= set(metric_names(service))
         known |= {service.latency, *(series.metric for series in service.preset.means.values())}
         known |= {f"{series.metric}_bucket" for series in service.preset.means.values()}
+        known |= {service.failures.metric} if service.failures else set()
     return frozenset(known)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
@@ -151,18 +151,20 @@ def _steady(spec: Spec, calls: Calls, failing: Calls | None) -> Iterator[Test]:
             _quantile(0.99, calls.bounds) * member.seconds_per_unit,
         )
     )
+    if member.failures:
+        series.append(_failures(member, {}, sum(_SPREAD.values()), shape))
     share = 10 if failing else 9
     per_second = sum(_SPREAD.values()) / spec.scrape_interval.seconds
     for window in member.windows:
         checks.append(
             _check(clock.at(count), f"{semconv.RECORDED_REQUESTS}{window}", member.name, share * per_second)
         )
-        if failing:
+        if member.tells_failures:
             checks.append(
                 _check(clock.at(count), f"{semconv.RECORDED_ERRORS}{window}", member.name, per_second)
             )
             checks.append(
-                _check(clock.at(count), f"{semconv.RECORDED_ERROR_RATIO}{window}", member.name, 0.1)
+                _check(clock.at(count), f"{semconv.RECORDED_ERROR_RATIO}{window}", member.name, 1 / share)
             )
     for name, quantity in (
         (semconv.RECORDED_INPUT_TOKENS, "input_tokens"),
@@ -305,6 +307,15 @@ def _opposites(
     Raises:
         ValueError: there is no such series.
     """
+    if seconds is None and matching_calls is None and member.failures:
+        kept, broken = Calls(member, family, {_PART: "kept"}), Calls(member, family, {_PART: "broken"})
+        return (
+            lambda shape, calls=60: kept.latency({0: calls}, shape),
+            lambda shape, calls=60: [
+                *broken.latency({0: calls}, shape),
+                _failures(member, {_PART: "broken"}, calls, shape),
+            ],
+        )
     if seconds is None:
         failed = parse_matchers(matching_calls) if matching_calls else member.errors
         good, bad = not_matching(failed), matching(failed)
@@ -318,6 +329,13 @@ def _opposites(
         lambda shape, calls=60: Calls(member, family, good | {_PART: "kept"}).latency({0: calls}, shape),
         lambda shape, calls=60: Calls(member, family, bad | {_PART: "broken"}).latency({slow: calls}, shape),
     )
+
+
+def _failures(member: ServiceMetrics, labels: Mapping[str, str], calls: int, shape: str) -> dict[str, str]:
+    """Series of a counter of calls that failed."""
+    assert member.failures is not None
+    asked = {**matching(member.matchers), **matching(member.failures.matchers), **labels}
+    return counter(member.failures.metric, asked, calls, shape)
 
 
 def _levels(spec: Spec, comments: list[str]) -> Iterator[Test]:

@@ -29,7 +29,7 @@ def cross_checks(spec: Spec) -> Iterator[Problem]:
         for where, slo in _own(place, service, "slos", resolved.slos):
             if slo.latency is not None:
                 yield from _threshold(where, "latency", slo.latency, resolved, exact=True)
-            elif slo.matching is None and not resolved.errors:
+            elif slo.matching is None and not resolved.tells_failures:
                 yield (
                     where,
                     f"preset {resolved.preset.name} can't tell failed calls; say which with matching:",
@@ -149,7 +149,7 @@ def _threshold(
 def _level(place: Place, alert: Alert, service: ServiceMetrics) -> Iterator[Problem]:
     if alert.latency_above is not None:
         yield from _threshold(place, "latency_above", alert.latency_above, service, exact=False)
-    elif alert.matching is None and not service.errors:
+    elif alert.matching is None and not service.tells_failures:
         yield place, f"preset {service.preset.name} can't tell failed calls; say which with matching:"
 
 

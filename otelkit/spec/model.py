@@ -188,6 +188,7 @@ class Spec(Strict):
             own_selector=service.selector is not None,
             matchers=(*_matchers(service, label), *preset.always),
             errors=parse_matchers(service.errors) if service.errors is not None else preset.errors,
+            failures=preset.failures if service.errors is None and latency.histogram is None else None,
             base_window=service.base_window or self.base_window,
             windows=tuple(sorted(windows)),
             split_by=self.split_by if service.split_by is None else service.split_by,

@@ -35,6 +35,8 @@ class Preset:
     """Finite bounds that the histogram is known to have, in its unit."""
     errors: tuple[Matcher, ...] = ()
     """Which calls of the latency histogram failed."""
+    failures: Series | None = None
+    """Counter of calls that failed, where the latency histogram does not tell them apart."""
     arrivals: Series | None = None
     """Counter of calls begun."""
     in_flight: Series | None = None
@@ -130,6 +132,7 @@ ENVOY: Final = Preset(
     service_label=semconv.LABEL_ENVOY_CLUSTER,
     unit="ms",
     buckets=_ENVOY_MS,
+    failures=Series(semconv.METRIC_ENVOY_RESPONSES, (Matcher(semconv.LABEL_ENVOY_CODE_CLASS, "=", "5"),)),
     arrivals=Series(semconv.METRIC_ENVOY_ARRIVALS),
     in_flight=Series(semconv.METRIC_ENVOY_ACTIVE),
 )

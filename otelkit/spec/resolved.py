@@ -8,7 +8,7 @@ from otelkit import semconv
 from otelkit.spec.durations import Duration
 from otelkit.spec.matchers import Matcher
 from otelkit.spec.objectives import Alert, Parameter, Slo
-from otelkit.spec.presets import Preset
+from otelkit.spec.presets import Preset, Series
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,9 @@ class ServiceMetrics:
     matchers: tuple[Matcher, ...]
     """Pick the service's series in its own metrics."""
     errors: tuple[Matcher, ...]
+    """Which calls of the latency histogram failed."""
+    failures: Series | None
+    """Counter of calls that failed, where the latency histogram does not tell them apart."""
     base_window: Duration
     windows: tuple[Duration, ...]
     """Ascending, each once."""
@@ -43,6 +46,10 @@ class ServiceMetrics:
     controls: tuple[str, ...] | None
     """Services to compare it with; None for all that it has no part in."""
     depends_on: tuple[str, ...]
+
+    @property
+    def tells_failures(self) -> bool:
+        return bool(self.errors) or self.failures is not None
 
     @property
     def seconds_per_unit(self) -> float:
