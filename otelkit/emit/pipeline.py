@@ -27,6 +27,7 @@ class Pipeline:
         service: ``service.name`` of the process.
         prepare: called once, before the first call or change.
         say_in_child: said by a forked child that records a generation.
+        write_files: called about once a second while there is work.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Pipeline:
         *,
         prepare: Callable[[], None] | None = None,
         say_in_child: str = "",
+        write_files: Callable[[], None] | None = None,
     ) -> None:
         self._service = service
         self._metrics = metrics
@@ -47,6 +49,7 @@ class Pipeline:
         self._attachment = attachment
         self._prepare = prepare
         self._say_in_child = say_in_child
+        self._write_files = write_files
         self._is_child = False
         self._route: Route = NoRoute()
         self._cpu_seconds: float | None = None
@@ -97,6 +100,8 @@ class Pipeline:
         now = time.monotonic()
         if self._cpu_seconds is not None and now - self._accounted_at < ACCOUNT_SECONDS:
             return
+        if self._write_files is not None:
+            self._write_files()
         spent = time.thread_time()
         self._own.overhead(self_metrics.STAGE_BUILD, spent - (self._cpu_seconds or 0.0))
         self._cpu_seconds, self._accounted_at = spent, now

@@ -21,6 +21,7 @@ from otelkit.emit import notices, settings
 from otelkit.emit.attach import Attachment
 from otelkit.emit.input_metrics import InputMetrics
 from otelkit.emit.metrics import GenerationMetrics
+from otelkit.emit.multiprocess import FileMirror
 from otelkit.emit.page import MetricsPage, open_page
 from otelkit.emit.pipeline import Pipeline
 from otelkit.emit.providers import own_providers
@@ -47,6 +48,7 @@ class Instrumentation:
     _own: SelfMetrics
     _inputs: InputMetrics
     _settled: SettledMetrics
+    _mirror: FileMirror | None
 
     @property
     def metrics_url(self) -> str | None:
@@ -71,6 +73,8 @@ class Instrumentation:
         self._own.unregister()
         self._inputs.unregister()
         self._settled.unregister()
+        if self._mirror is not None:
+            self._mirror.unregister()
 
 
 _UNSEEN_IN_CHILD: Final = (
@@ -184,7 +188,20 @@ def _set_up(registry: CollectorRegistry, defer_providers: bool) -> Instrumentati
     else:
         own_providers.set_up()
     in_child = "" if multiprocess or chosen.metrics_port is None else _UNSEEN_IN_CHILD
-    pipeline = Pipeline(service, metrics, own, selection, attachment, prepare=prepare, say_in_child=in_child)
+    # A page of many processes can't ask each of them at a scrape.
+    asked = CollectorRegistry() if multiprocess else registry
+    inputs, settled = InputMetrics(service, process.input_counts, asked), SettledMetrics(asked)
+    mirror = FileMirror(asked, registry) if multiprocess else None
+    pipeline = Pipeline(
+        service,
+        metrics,
+        own,
+        selection,
+        attachment,
+        prepare=prepare,
+        say_in_child=in_child,
+        write_files=mirror.write if mirror else None,
+    )
     sink = QueueSink(pipeline, chosen.queue_size)
     if not defer_providers:
         attachment.hook()
@@ -193,9 +210,7 @@ def _set_up(registry: CollectorRegistry, defer_providers: bool) -> Instrumentati
         page = open_page(chosen.metrics_host, chosen.metrics_port, registry, multiprocess=multiprocess)
         if page is not None:
             chosen = replace(chosen, metrics_port=page.port)
-    inputs = InputMetrics(service, process.input_counts, registry)
-    settled = SettledMetrics(registry)
-    return Instrumentation(service, sink, chosen, page, metrics, own, inputs, settled)
+    return Instrumentation(service, sink, chosen, page, metrics, own, inputs, settled, mirror)
 
 
 def _service_name() -> str:

@@ -79,7 +79,9 @@ def _is_withdrawn(report: Report, fleet: Fleet) -> bool:
 
 
 def _is_observed(report: Report) -> bool:
-    return _source(report.labels.get(semconv.LABEL_SOURCE, "")) is ChangeSource.OBSERVED
+    """Also where it is known that callers asked for the new value: their requests were observed."""
+    source = _source(report.labels.get(semconv.LABEL_SOURCE, ""))
+    return source in (ChangeSource.OBSERVED, ChangeSource.HEADER)
 
 
 def _is_contradicted(rollout: list[Report], told: list[Report], fleet: Fleet) -> bool:

@@ -230,6 +230,9 @@ MULTIPROCESS = """
 
     child = os.fork()
     handle = otelkit.instrument()
+    from otelkit.record import instrumentation
+    for number in range(20):
+        instrumentation.runtime().detector.observe(SITE, {"max_tokens": 256 if child else 512}, 100.0 + number)
     handle.sink.generation_started(SITE)
     handle.sink.generation(generation)
     assert handle.flush()
@@ -257,8 +260,16 @@ def test_prometheus_multiprocess_mode_sums_processes_and_says_what_it_lacks(tmp_
         timeout=60,
     )
     assert run.returncode == 0, run.stderr
-    families = text_string_to_metric_families(run.stdout)
+    families = list(text_string_to_metric_families(run.stdout))
     page = {(s.name, s.labels.get("error_type")): s.value for family in families for s in family.samples}
+    settled = {
+        (sample.labels["value"], sample.value, bool(sample.labels["pid"]))
+        for family in families
+        for sample in family.samples
+        if sample.name == semconv.METRIC_PARAMETER_SETTLED
+    }
+    assert settled == {("256", 100.0, True), ("512", 100.0, True)}
+    assert page["otelkit_parameter_evictions_total", None] == 0
     assert page["gen_ai_client_operation_duration_seconds_count", ""] == 2
     assert page["otelkit_generations_started_total", None] == 2
     assert page["otelkit_generations_in_flight", None] == 0

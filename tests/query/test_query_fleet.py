@@ -93,3 +93,35 @@ def test_shares_are_merged() -> None:
     assert change.shares == (0.05, 0.55)
     (change,) = merge_reports([report("a", 1_000, shares="0,0.4"), report("a", 1_100)])
     assert (change.shares, change.workers, change.first_seen) == (None, 1, 1_000)
+
+
+def test_a_process_withdraws_what_it_reported() -> None:
+    """Broken: one worker that takes a user's settings for a change lists it forever: no other can say no."""
+    report_ = report("a", 1_000)
+    moved = [settled("a", "8", 10, 990), settled("a", "24", 1_000, 1_100)]
+    assert steps(merge_reports([report_], moved)) == [(8, 24)]
+    assert merge_reports([report_], [*moved, settled("a", semconv.VARIES, 10)]) == ()
+    assert merge_reports([report_], [*moved, settled("a", semconv.VARIES, 1_000)]) == ()
+
+
+def test_variation_that_begins_later_withdraws_nothing() -> None:
+    """Broken: a change is struck off the list when, later, a split test begins, or when it is reverted."""
+    moved = [settled("a", "8", 10, 990), settled("a", "24", 1_000, 1_100)]
+    assert steps(merge_reports([report("a", 1_000)], [*moved, settled("a", semconv.VARIES, 1_090)])) == [
+        (8, 24)
+    ]
+    back = [*moved, settled("a", semconv.VARIES, 1_000, 1_050), settled("a", "8", 1_040)]
+    assert len(merge_reports([report("a", 1_000), report("a", 1_040, "24", "8")], back)) == 2
+
+
+def test_a_shift_of_shares_is_not_withdrawn_by_its_own_variation() -> None:
+    """Broken: a split test that begins is never listed, since from then on the values vary."""
+    states = [settled("a", "8", 10, 990), settled("a", semconv.VARIES, 1_000)]
+    (change,) = merge_reports([report("a", 1_000, shares="0,0.5")], states)
+    assert change.shares == (0.0, 0.5)
+
+
+def test_a_value_that_a_file_can_not_lose_counts_no_more() -> None:
+    """Broken: in multiprocess mode, what a process used once is what it uses still."""
+    states = [settled("a", "8", 0.0), settled("a", "24", 1_000)]
+    assert merge_reports([], states) == ()

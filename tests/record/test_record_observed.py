@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import enum
 import random
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import pydantic
 import pytest
 
-from otelkit.model import UNSET, CallSite, ParameterChange
+from otelkit.model import MAX_LABEL_TEXT, UNSET, CallSite, ParameterChange, label_text
 from otelkit.record.observed import ChangeDetector
+from otelkit.record.redaction import exported
 
 SITE = CallSite("chat", "openai", "chat", "m", "app.py:reply")
 Parameters = dict[str, Any]
@@ -210,14 +214,161 @@ def test_call_sites_settle_apart() -> None:
 
 
 def test_bounded() -> None:
-    """Broken: state grows with call sites, parameters or values."""
+    """Broken: state grows with call sites, parameters or values, or nobody can see what was forgotten."""
     detector = ChangeDetector(max_sites=10, max_parameters=5)
     for number in range(50):
         site = CallSite("chat", "openai", "chat", "m", f"app.py:{number}")
-        for name in range(10):
-            detector.observe(site, {f"p{name}": number}, float(number))
-    assert detector.evicted_sites == 40
-    assert detector.ignored_parameters > 0
+        detector.observe(site, {f"p{name}": number for name in range(10)}, float(number))
+    for number in range(500):
+        detector.observe(site, {"p0": number}, float(number))
+    evictions = detector.evictions()
+    assert evictions.call_sites == 40
+    assert evictions.parameters == 50 * 5
+    assert evictions.values > 300
+
+
+def test_parameters_that_are_no_longer_given_make_room() -> None:
+    """Broken: after 64 names that a client once sent, no change of any other parameter is ever seen."""
+    detector = ChangeDetector(max_parameters=4)
+    found: list[ParameterChange] = []
+    for number in range(400):
+        parameters = {"a": 1, "b": 2, "temperature": 0.2 if number < 300 else 0.9}
+        if number < 100:
+            parameters[f"odd{number // 20}"] = 1
+        found += [one for one in detector.observe(SITE, parameters, float(number)) if one.old is not UNSET]
+    assert [(one.parameter, one.old, one.new) for one in found if one.parameter == "temperature"] == [
+        ("temperature", 0.2, 0.9)
+    ]
+
+
+class Level(enum.Enum):
+    LOW = "low"
+    HIGH = "high"
+
+
+class Awkward:
+    """Equal to nothing, and without a text."""
+
+    def __eq__(self, other: object) -> bool:
+        raise TypeError("not to be compared")
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no text")
+
+
+class Settings(pydantic.BaseModel):
+    threshold: str = ""
+
+
+def cyclic(number: int) -> dict[str, Any]:
+    value: dict[str, Any] = {"n": number}
+    value["self"] = value
+    return value
+
+
+@pytest.mark.parametrize("kind", ["alone", "beside one that varies"])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (lambda: np.float64(0.5), lambda: np.float64(0.75)),
+        (lambda: np.array([1, 2]), lambda: np.array([1, 3])),
+        (lambda: Level.LOW, lambda: Level.HIGH),
+        (lambda: Settings(threshold="a"), lambda: Settings(threshold="b")),
+        (lambda: b"\x00\xff", lambda: b"\x01"),
+        (lambda: float("nan"), lambda: 1.0),
+        (lambda: float("inf"), lambda: float("-inf")),
+        (lambda: 10**5000, lambda: 10**5000 + 1),
+        (lambda: "x" * 1_000_000, lambda: "x" * 999_999 + "y"),
+        (lambda: cyclic(1), lambda: cyclic(2)),
+        (lambda: {1: "a", "b": {2}}, lambda: {1: "a", "b": {3}}),
+        (Awkward, lambda: 7),
+        (object, lambda: [object()]),
+    ],
+)
+def test_weird_values(old: Callable[[], Any], new: Callable[[], Any], kind: str) -> None:
+    """Broken: a value that is no JSON ends the detection, or differs from itself in the next request."""
+    rng = random.Random(3)
+
+    def parameters(number: int) -> Parameters:
+        other = {"temperature": rng.choice([0.2, 0.9])} if kind != "alone" else {}
+        return {"setting": (old if number < 260 else new)(), **other}
+
+    ((proved, change),) = detect(300, parameters)
+    assert change.first_seen == 260 and proved <= 290
+    assert len(label_text(exported("setting", change.old))) <= MAX_LABEL_TEXT
+    assert label_text(exported("setting", change.old)) != label_text(exported("setting", change.new))
+
+
+@pytest.mark.parametrize(("one", "other"), [(Level.LOW, "low"), (np.float64(0.5), 0.5), (("a",), ["a"])])
+def test_other_types_of_the_same_value(one: Any, other: Any) -> None:
+    """Broken: a service that writes `Effort.LOW` for "low" looks like one that changed it."""
+    assert detect(200, lambda n: {"setting": one if n < 100 else other}) == []
+
+
+def test_a_list_that_is_written_to() -> None:
+    """Broken: a service that appends to the list it passes each time has changed nothing, for its values are
+    the same object."""
+    stop = ["a"]
+
+    def parameters(number: int) -> Parameters:
+        if number == 100:
+            stop.append("b")
+        return {"stop": stop}
+
+    ((_, change),) = detect(200, parameters)
+    assert (change.old, change.new, change.first_seen) == (["a"], ["a", "b"], 100.0)
+
+
+def test_sessions_that_are_told_are_no_change() -> None:
+    """Broken: where calls say which session they belong to, each user's own settings are a change still."""
+    found = 0
+    for seed in range(20):
+        requests = sessions(random.Random(seed), 1, 600)
+        detector = ChangeDetector()
+        for number, parameters in enumerate(requests):
+            found += len(detector.observe(SITE, parameters, float(number), f"session {number // 12}"))
+    assert found <= 2
+
+
+@pytest.mark.parametrize(
+    ("session", "delay"),
+    [
+        (lambda n: f"{n // 3}", 8),
+        (lambda n: "the only one", 17),
+        (lambda n: f"{n // 100}", 17),
+        (lambda n: "" if n % 2 else f"{n}", 8),
+    ],
+)
+def test_changes_with_sessions_told(session: Callable[[int], str], delay: int) -> None:
+    """Broken: a change is not seen where calls tell their session, or late."""
+    detector = ChangeDetector()
+    found = [
+        (number, change)
+        for number in range(400)
+        for change in detector.observe(
+            SITE, {"temperature": 0.2 if number < 250 else 0.9}, float(number), session(number)
+        )
+    ]
+    ((proved, change),) = found
+    assert (change.old, change.new, change.first_seen) == (0.2, 0.9, 250.0)
+    assert proved - 250 < delay
+
+
+def test_a_process_takes_back_what_was_a_session() -> None:
+    """Broken: a worker that took a user's settings for a change says that they were settled, forever."""
+    detector = ChangeDetector()
+    values = [256] * 12 + [512] * 14 + [1024] * 12 + [256] * 12 + [512] * 12
+    changes = [
+        change
+        for number, value in enumerate(values)
+        for change in detector.observe(SITE, {"max_tokens": value}, float(number))
+    ]
+    assert changes
+    (told,) = detector.settled_values()
+    assert not told.is_clear
+    assert told.since < min(change.first_seen for change in changes)
 
 
 def test_first_requests_are_not_the_rule() -> None:

@@ -16,6 +16,7 @@ from otelkit.model import UNSET, ChangeSource, Generation, ParameterChange, Span
 from otelkit.record.parameters import counts, fingerprint
 from otelkit.record.parameters.calls import CallObserver
 from otelkit.record.parameters.snapshot import Snapshot
+from otelkit.record.parameters.wishes import Wishes
 
 
 @contextmanager
@@ -262,7 +263,7 @@ def test_a_generation_that_carries_a_value_makes_it_effective() -> None:
     declared = Declared()
     store, sink = declared.store, Kept()
     kept: list[Generation] = []
-    observer = CallObserver(sink, store, declared.reporter, kept.append)
+    observer = CallObserver(sink, store, declared.reporter, Wishes(), kept.append)
     store.register("max_tokens", 256)
     store.register("top_p", 0.5)
     observer.generation_started(SITE)
@@ -282,7 +283,7 @@ def test_an_observed_change_that_was_declared_is_reported_once() -> None:
     """If this fails, each declared change is counted twice and no cause can be told from its double."""
     declared = Declared()
     store, sink = declared.store, declared.sink
-    observer = CallObserver(sink, store, declared.reporter, lambda generation: None)
+    observer = CallObserver(sink, store, declared.reporter, Wishes(), lambda generation: None)
     store.set("max_tokens", 256)
     store.call_begins()
     store.set("max_tokens", 1024)
@@ -301,7 +302,9 @@ def test_an_observed_change_that_was_declared_is_reported_once() -> None:
 def test_values_of_an_observed_change_are_redacted() -> None:
     """If this fails, a secret that requests carry is exported when it changes."""
     declared = Declared()
-    observer = CallObserver(declared.sink, declared.store, declared.reporter, lambda generation: None)
+    observer = CallObserver(
+        declared.sink, declared.store, declared.reporter, Wishes(), lambda generation: None
+    )
     secret = "Bearer abcdefghijklmnopqrst"
     observer.change(
         ParameterChange("chat", "extra_headers", UNSET, {"Authorization": secret, "X": 1}, 1.0, 1.0)

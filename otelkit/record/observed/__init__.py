@@ -6,6 +6,6 @@ Pure logic: values and times in, changes out; no clock, no I/O. ``keys`` makes v
 bounded memory.
 """
 
-from otelkit.record.observed.detector import ChangeDetector, SettledValue
+from otelkit.record.observed.detector import ChangeDetector, Evictions, SettledValue
 
-__all__ = ["ChangeDetector", "SettledValue"]
+__all__ = ["ChangeDetector", "Evictions", "SettledValue"]

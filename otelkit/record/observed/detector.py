@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from otelkit.model import CallSite, ParameterChange, ParameterValue
 from otelkit.record.observed.series import Series
@@ -27,12 +28,20 @@ class SettledValue:
     """Unix seconds from which that is so."""
 
 
+class Evictions(NamedTuple):
+    """How much was forgotten, or not taken, for want of room. The numbers only grow."""
+
+    call_sites: int
+    parameters: int
+    values: int
+
+
 class ChangeDetector:
     """Detects observed changes at many call sites in bounded memory: least recently used sites go first.
 
     Args:
         max_sites: call sites remembered.
-        max_parameters: parameters remembered per call site; further ones are ignored and counted.
+        max_parameters: parameters remembered per call site; those that are no longer given go first.
     """
 
     def __init__(self, *, max_sites: int = 1024, max_parameters: int = 64) -> None:
@@ -42,9 +51,8 @@ class ChangeDetector:
         self._lock = threading.Lock()
         self._latest: tuple[CallSite, Site] | None = None
         """Saves hashing five strings when one call site is used again and again."""
-        self.evicted_sites = 0
-        """Call sites forgotten."""
-        self._ignored = 0
+        self._evicted = Evictions(0, 0, 0)
+        """Of call sites that are no longer remembered."""
 
     def observe(
         self, call_site: CallSite, parameters: Mapping[str, ParameterValue], at: float, session: str = ""
@@ -79,11 +87,13 @@ class ChangeDetector:
             for name, moved in found
         )
 
-    @property
-    def ignored_parameters(self) -> int:
-        """How often a parameter was ignored because its call site had too many."""
+    def evictions(self) -> Evictions:
+        """What had to be forgotten so far."""
         with self._lock:
-            return self._ignored + sum(site.ignored for site in self._sites.values())
+            sites, parameters, values = self._evicted
+            parameters += sum(site.evicted for site in self._sites.values())
+            values += sum(site.forgotten() for site in self._sites.values())
+            return Evictions(sites, parameters, values)
 
     def settled_values(self) -> list[SettledValue]:
         """What every call site uses for each parameter that was seen often enough to tell."""
@@ -112,8 +122,9 @@ class ChangeDetector:
         if site is None:
             site = self._sites[call_site] = Site(self._max_parameters)
             if len(self._sites) > self._max_sites:
-                self._ignored += self._sites.popitem(last=False)[1].ignored
-                self.evicted_sites += 1
+                gone = self._sites.popitem(last=False)[1]
+                sites, parameters, values = self._evicted
+                self._evicted = Evictions(sites + 1, parameters + gone.evicted, values + gone.forgotten())
         else:
             self._sites.move_to_end(call_site)
         self._latest = call_site, site

@@ -17,6 +17,7 @@ _cache: Final[dict[str, Key]] = {}
 """Keys of lists and mappings by their short ``repr``, which costs a tenth of the canonical text."""
 _digests: Final[dict[tuple[int, int], str]] = {}
 """Digests of long texts by length and hash: the latter costs a fifth."""
+_MAX_DEPTH: Final = 8
 _NUMBERS: Final = frozenset({int, float})
 _OWN_KEY: Final = frozenset({int, type(None), type(UNSET)})
 _SCALARS: Final = frozenset({str, int, float, bool, type(None), type(UNSET)})
@@ -100,13 +101,12 @@ def lasting(value: ParameterValue, key: Key) -> ParameterValue:
     return value if type(value) in _SCALARS and not isinstance(key, tuple) else value_of(key)
 
 
-def needs_key(value: ParameterValue) -> bool:
+def needs_key(value: ParameterValue, depth: int = 0) -> bool:
     """Whether ``==`` alone does not tell this value from others: True equals 1, False equals 0, also inside;
-    and what is no JSON value may equal anything."""
+    what is no JSON value may equal anything; and what is nested deeper may contain itself."""
     if isinstance(value, int | float):
         return value in (0, 1) or type(value) not in _SCALARS
-    if isinstance(value, list | tuple):
-        return any(map(needs_key, value))
-    if isinstance(value, dict):
-        return any(map(needs_key, value.values()))
+    if isinstance(value, _CONTAINERS):
+        members = value.values() if isinstance(value, dict) else value
+        return depth >= _MAX_DEPTH or any(needs_key(member, depth + 1) for member in members)
     return type(value) not in _SCALARS

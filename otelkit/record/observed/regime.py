@@ -17,9 +17,11 @@ _DISTINCT: Final = 64
 class Regime:
     """How often each value was seen, in bounded memory."""
 
-    __slots__ = ("counts", "scatter", "total")
+    __slots__ = ("counts", "forgotten", "scatter", "total")
 
-    def __init__(self) -> None:
+    def __init__(self, forgotten: int = 0) -> None:
+        self.forgotten = forgotten
+        """Distinct values that there was no room for, least frequent ones first."""
         self.counts: dict[Key, int] = {}
         self.total = 0
         self.scatter = Scatter()
@@ -29,7 +31,9 @@ class Regime:
         own = self.counts
         if size > 1 and len(counts) == size:
             # No two alike: what was never seen before would be forgotten soon.
-            for key in own.keys() & counts.keys():
+            common = own.keys() & counts.keys()
+            self.forgotten += size - len(common)
+            for key in common:
                 own[key] += 1
         else:
             for key, number in counts.items():
@@ -45,6 +49,7 @@ class Regime:
             counts = {key: number // 2 for key, number in counts.items() if number > 1}
             # What falls out stays in the total: it was neither the old nor the new value.
             self.total = max(self.total // 2, sum(counts.values()))
+        self.forgotten += len(self.counts) - len(counts)
         self.counts = counts
 
     def share(self, key: Key) -> float:

@@ -99,6 +99,11 @@ class Series:
                 self.by_key = True
         return bool(key_of(value) == self.settled)
 
+    @property
+    def forgotten(self) -> int:
+        """Distinct values that there was no room for."""
+        return self._regime.forgotten
+
     def is_ripe(self) -> bool:
         """Whether enough requests were seen to say anything."""
         return self._regime.total + self.unapplied + self._width >= MIN_NEW
@@ -256,7 +261,7 @@ class Series:
         # After a shift several values are in use: those are no sessions of a single one each.
         self._previous = varied_since, inf if split.shift else ended
         self._distrust = max(self._distrust, ended) if ended < SHORT else self._distrust // 2
-        regime = self._regime = Regime()
+        regime = self._regime = Regime(self._regime.forgotten)
         for chunk in after:
             for key, number in chunk.counts.items():
                 regime.counts[key] = regime.counts.get(key, 0) + number

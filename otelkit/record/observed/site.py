@@ -29,20 +29,22 @@ class Site:
     Requests are kept for the others alone.
 
     Args:
-        max_parameters: remembered; further ones are ignored, and counted.
+        max_parameters: remembered. One more takes the place of one that requests no longer give, the one not
+            given for longest first; while all are in use it is ignored.
     """
 
     __slots__ = (
-        "_by_key", "_doubted", "_expected", "_given", "_is_habit", "_max_parameters", "_nested", "_pick",
-        "_settled", "_waiting", "ignored", "requests", "series", "sessions", "unapplied",
+        "_by_key", "_doubted", "_expected", "_forgotten", "_given", "_is_habit", "_max_parameters", "_nested",
+        "_pick", "_settled", "_waiting", "evicted", "requests", "series", "sessions", "unapplied",
     )  # fmt: skip
 
     def __init__(self, max_parameters: int) -> None:
         self._max_parameters = max_parameters
         self.series: dict[str, Series] = {}
         self.requests = 0
-        self.ignored = 0
-        """How often a parameter was ignored."""
+        self.evicted = 0
+        """Parameters that made room for others, or that there was no room for."""
+        self._forgotten = 0
         self.sessions: dict[str, int] = {}
         """The newest sessions, and the number of the request that each began with."""
         self.unapplied = 0
@@ -158,15 +160,32 @@ class Site:
         self._expected = self._pick(self._settled)
         self._given = given.keys() | self._doubted.keys()
 
+    def forgotten(self) -> int:
+        """Distinct values of all parameters that there was no room for."""
+        return self._forgotten + sum(series.forgotten for series in self.series.values())
+
     def _track_new(self, request: Request) -> None:
         """Parameters not seen at this site before were UNSET in its earlier requests."""
         earlier, (parameters, at, _) = self.requests - 1, request
-        for name in parameters.keys() - self.series.keys():
+        for name in [name for name in parameters if name not in self.series]:
             if len(self.series) >= self._max_parameters:
-                self.ignored += 1
-            else:
-                value = UNSET if earlier else parameters[name]
-                self.series[name] = Series(value, earlier, at, self.sessions)
+                self.evicted += 1
+                if not self._make_room():
+                    continue
+            value = UNSET if earlier else parameters[name]
+            self.series[name] = Series(value, earlier, at, self.sessions)
+
+    def _make_room(self) -> bool:
+        unused = {
+            name: series.latest
+            for name, series in self.series.items()
+            if name not in self._doubted and series.settled_value is UNSET
+        }
+        oldest = min(unused, key=unused.__getitem__, default=None)
+        if oldest is None:
+            return False
+        self._forgotten += self.series.pop(oldest).forgotten
+        return True
 
 
 def _none(parameters: Mapping[str, ParameterValue]) -> None:

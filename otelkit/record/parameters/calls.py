@@ -9,6 +9,7 @@ from otelkit.model import CallSite, ChangeSource, Generation, ParameterChange, S
 from otelkit.record.guard import fault
 from otelkit.record.parameters.reporting import Reporter
 from otelkit.record.parameters.store import ParameterStore
+from otelkit.record.parameters.wishes import HEADER_ORIGIN, Wishes
 from otelkit.record.redaction import exported
 
 
@@ -19,6 +20,7 @@ class CallObserver:
     A generation is looked at where the inner sink has it built, off the request's path.
 
     Args:
+        wishes: what callers ask for by header.
         keep: called with each generation as well, for debug pages.
     """
 
@@ -27,11 +29,13 @@ class CallObserver:
         inner: Sink,
         store: ParameterStore,
         reporter: Reporter,
+        wishes: Wishes,
         keep: Callable[[Generation], None],
     ) -> None:
         self._inner = inner
         self._store = store
         self._reporter = reporter
+        self._wishes = wishes
         self._keep = keep
 
     def generation_started(self, call_site: CallSite) -> None:
@@ -54,6 +58,8 @@ class CallObserver:
         if change.source is ChangeSource.OBSERVED:
             if self._reporter.is_known(change):
                 return
+            if self._wishes.explain(change):
+                change = replace(change, source=ChangeSource.HEADER, origin=HEADER_ORIGIN)
             name = change.parameter
             change = replace(change, old=exported(name, change.old), new=exported(name, change.new))
         self._inner.change(change)

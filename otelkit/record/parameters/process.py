@@ -15,6 +15,7 @@ from otelkit.record.parameters.reporting import Reporter
 from otelkit.record.parameters.signals import ReloadSignal
 from otelkit.record.parameters.store import ParameterStore
 from otelkit.record.parameters.watching import FileWatcher
+from otelkit.record.parameters.wishes import Wishes
 from otelkit.record.traces import TraceRing
 
 FILES_VARIABLE: Final = "OTELKIT_PARAMETERS_FILE"
@@ -34,6 +35,7 @@ class ProcessParameters:
         self.traces = TraceRing()
         self.call_sites = CallSiteParameters()
         self.flags = FlagValues()
+        self.wishes = Wishes()
 
     def watch(
         self,
@@ -73,7 +75,7 @@ class ProcessParameters:
 
     def attach(self, sink: Sink, service: str) -> Sink:
         """Report changes to ``sink``; returns the sink to hand generations to, which passes them on to it."""
-        observer = CallObserver(sink, self.store, self.reporter, self._keep)
+        observer = CallObserver(sink, self.store, self.reporter, self.wishes, self._keep)
         self.reporter.attach(sink, service)
         return observer
 
@@ -90,6 +92,7 @@ class ProcessParameters:
         """In a forked child: own locks, own thread."""
         self.reporter.after_fork()
         self.store.after_fork()
+        self.wishes.after_fork()
         self.traces.after_fork()
         self.call_sites.after_fork()
         self.watcher.after_fork()

@@ -24,6 +24,7 @@ from otelkit.errors import ConfigError
 from otelkit.model import ChangeSource, ParameterValue
 from otelkit.record.parameters.limits import KINDS, Limits, NotAllowedError
 from otelkit.record.parameters.snapshot import Act
+from otelkit.record.parameters.wishes import HEADER_ORIGIN
 
 HEADER: Final = "X-Model-Params"
 POLICY_VARIABLE: Final = "OTELKIT_MODEL_PARAMS_HEADER"
@@ -31,7 +32,7 @@ POLICY_VARIABLE: Final = "OTELKIT_MODEL_PARAMS_HEADER"
 MAX_BYTES: Final = 4096
 MAX_TEXT: Final = 256
 """Most characters of a text, or members of a list, where a parameter's limits say nothing of it."""
-ACT: Final = Act(ChangeSource.HEADER, f"request header {HEADER}")
+ACT: Final = Act(ChangeSource.HEADER, HEADER_ORIGIN)
 
 
 class HeaderRefusedError(ValueError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -84,6 +85,7 @@ class RequestParameters:
                 raise
             return store.snapshot()
         store.counts.add(counts.HEADER, counts.APPLIED)
+        self._parameters.wishes.add(wishes, time.time())
         return store.overriding(wishes, ACT)
 
 

@@ -9,7 +9,8 @@ import os
 import time
 from typing import Any
 
-from otelkit.model import UNSET, CallSite, ChangeSource, canonical
+from otelkit.model import UNSET, CallSite, ChangeSource, ParameterValue, canonical
+from otelkit.record import instrumentation
 from otelkit.record.call_sites import SiteParameters
 from otelkit.record.parameters.fingerprint import fingerprint
 from otelkit.record.parameters.process import ProcessParameters
@@ -49,6 +50,7 @@ def variables(parameters: ProcessParameters) -> dict[str, Any]:
             for key, entry in sorted(snapshot.entries.items(), key=lambda item: (item[0][1], item[0][0]))
         ],
         "call_sites": [_call_site(parameters, site, used) for site, used in parameters.call_sites.all()],
+        "settled": _settled(),
         "flags": [
             {
                 "name": flag.key,
@@ -96,6 +98,27 @@ def _call_site(parameters: ProcessParameters, site: CallSite, used: SiteParamete
     }
 
 
+def _settled() -> list[dict[str, Any]]:
+    """What each call site's requests have settled on; null where they vary the parameter."""
+    running = instrumentation.runtime()
+    return [
+        {
+            "service": one.service,
+            "scope": one.scope,
+            "name": one.parameter,
+            "varies": not one.is_clear,
+            "value": _json_value(one.parameter, one.value) if one.is_clear else None,
+            "since": one.since,
+        }
+        for one in ([] if running is None else running.detector.settled_values())
+    ]
+
+
+def _json_value(name: str, value: ParameterValue) -> ParameterValue:
+    shown = exported(name, value)
+    return canonical(UNSET) if shown is UNSET else shown
+
+
 def files(parameters: ProcessParameters) -> list[dict[str, Any]]:
     """The configuration files watched, and what is wrong with those whose present state is not in force."""
     return [
@@ -132,9 +155,8 @@ def health(parameters: ProcessParameters) -> dict[str, Any]:
 
 
 def _described(key: Key, entry: Entry) -> dict[str, Any]:
-    value = exported(key[1], entry.value)
     return {
-        "value": canonical(UNSET) if value is UNSET else value,
+        "value": _json_value(key[1], entry.value),
         "source": entry.source,
         "origin": entry.act.origin,
         "loaded_at": entry.loaded_at,
