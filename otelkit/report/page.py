@@ -14,6 +14,7 @@ import numpy as np
 from otelkit import semconv
 from otelkit.causal.explanation import Explanation, Finding, Interval, Verdict
 from otelkit.echarts import shell
+from otelkit.model import shares_note
 from otelkit.query.panel import Panel
 from otelkit.report import page_data
 from otelkit.report.band import with_band
@@ -170,7 +171,8 @@ def _rows(ranked: Sequence[tuple[int, Finding]], clock: Clock) -> list[dict[str,
                 "parameter": printable(change.parameter),
                 "old": value_text(change.old),
                 "new": value_text(change.new),
-                "values_short": f"{value_text(change.old, length=40)} → {value_text(change.new, length=40)}",
+                "values_short": f"{value_text(change.old, length=40)} → {value_text(change.new, length=40)}"
+                + shares_note(change.shares, "→"),
                 "scope": printable(change.scope),
                 "source": change.source.value.replace("_", " "),
                 "at": clock.text(change.first_seen),
