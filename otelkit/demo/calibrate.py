@@ -57,7 +57,9 @@ async def measure(
             answers += 1
             tokens += chunks
 
-    async with httpx.AsyncClient(timeout=60.0) as client:
+    # A model server may close a connection in the very moment in which its next request is on its way.
+    limits = httpx.Limits(max_keepalive_connections=0)
+    async with httpx.AsyncClient(timeout=60.0, limits=limits) as client:
         # The first answers pay for caches that every later one finds warm.
         await load.send(client, url, next(requests))
         begin = time.monotonic()
