@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,7 +29,16 @@ _MODULES: Final = {"parameters": "otelkit.record.parameters"}
 """Public modules by their public name."""
 
 
+_USED_BY_SERVICES: Final = frozenset({"parameters", "watch"})
+_when_used: Callable[[], None] | None = None
+"""Called when a program first uses one of them, which shows that it is a service; ``otelkit run`` sets it."""
+
+
 def __getattr__(name: str) -> Any:
+    global _when_used
+    if name in _USED_BY_SERVICES and _when_used is not None:
+        used, _when_used = _when_used, None
+        used()
     if name in _MODULES:
         return globals().setdefault(name, import_module(_MODULES[name]))
     module = _EXPORTS.get(name)

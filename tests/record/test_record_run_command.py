@@ -112,6 +112,38 @@ def test_unused_costs_nothing(tmp_path: Path) -> None:
     assert otelkit_run("--", sys.executable, "-c", program, cwd=tmp_path).stdout == "[]\n"
 
 
+def test_a_service_without_a_known_client_is_recorded(tmp_path: Path) -> None:
+    """Broken: a service that only uses `otelkit.watch` and `parameters` has no page, its file of parameters
+    is not read, and SIGUSR2 ends it."""
+    (tmp_path / "chat.yaml").write_text("max_tokens: 512\n")
+    program = """
+        import os, signal
+        from otelkit import parameters
+        os.kill(os.getpid(), signal.SIGUSR2)
+        import otelkit
+        used = {"max_tokens": parameters.get("max_tokens")}
+        list(otelkit.watch(iter("abc"), model="tiny", parameters=used))
+        handle = otelkit.instrument()
+        handle.flush()
+        from prometheus_client import REGISTRY
+        families = {family.name: family for family in REGISTRY.collect()}
+        started = families["otelkit_generations_started"].samples
+        print(parameters.get("max_tokens"), [one.value for one in started if one.name.endswith("_total")])
+    """
+    result = otelkit_run(
+        "--service",
+        "chat",
+        "--",
+        sys.executable,
+        "-c",
+        textwrap.dedent(program),
+        cwd=tmp_path,
+        OTELKIT_PARAMETERS_FILE="chat.yaml",
+        OTEL_EXPORTER_PROMETHEUS_PORT="0",
+    )
+    assert (result.returncode, result.stdout) == (0, "512 [1.0]\n"), result.stderr
+
+
 def test_calls_are_recorded(wire: Wire, tmp_path: Path) -> None:
     """Broken: a program that knows nothing of otelkit is not recorded."""
     wire.answer = openai_wire.stream("one", " two", " three")

@@ -1,7 +1,8 @@
 """Runs first in every Python process that ``otelkit run`` starts, and hands over to the user's own file.
 
-Recording begins when the client of a provider is imported, not before: child processes that call no model (a
-package manager, a process manager that starts the workers) load nothing and take no port.
+Recording begins when the client of a provider is imported, or ``otelkit.watch`` or ``otelkit.parameters`` is
+used, not before: child processes that call no model (a package manager, a process manager that starts the
+workers) load nothing and take no port.
 
 The folder of this file is on PYTHONPATH, ahead of everything, and so would hide another ``sitecustomize``
 that the interpreter would have run. That one is looked for further down the path and run in our place.
@@ -10,21 +11,21 @@ Nothing here may break the program.
 
 from __future__ import annotations
 
-from types import ModuleType
-
 
 def _wait_for_clients() -> None:
     try:
+        import otelkit
         from otelkit.record.imports import when_imported
         from otelkit.record.providers.registry import client_modules
 
         for name in client_modules():
-            when_imported(name, _instrument)
+            when_imported(name, lambda client: _instrument())
+        otelkit._when_used = _instrument
     except Exception as error:
         _say(error)
 
 
-def _instrument(client: ModuleType) -> None:
+def _instrument() -> None:
     try:
         import otelkit
 
