@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -13,7 +12,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.environment_variables import OTEL_BSP_SCHEDULE_DELAY
 from opentelemetry.sdk.trace import TracerProvider
 
-from otelkit.emit.hook import ProviderHook, all_processors, processors_of
+from otelkit.emit.hook import all_processors, hook_into, only_batches, processors_of
 from otelkit.emit.otlp.delivery import DEFAULT_TIMEOUT, Delivery, shut_down
 from otelkit.emit.otlp.discover import sender_like, timeout_of
 from otelkit.emit.otlp.exporters import BufferedSpanExporter
@@ -23,9 +22,6 @@ from otelkit.emit.self_metrics import SelfMetrics
 from otelkit.emit.settings import Settings
 
 DEFAULT_DELAY_MILLIS: Final = 5_000
-
-
-_hooks: Final[weakref.WeakKeyDictionary[trace.TracerProvider, ProviderHook]] = weakref.WeakKeyDictionary()
 
 
 class Attachment:
@@ -55,6 +51,8 @@ class Attachment:
         self._processors: tuple[Any, ...] = ()
         self._route: Route = NoRoute()
         self._promotion: Promotion | None = None
+        self._judged: tuple[Any, ...] = ()
+        self._only_batches = False
         self._deliveries: dict[int, tuple[object, Delivery]] = {}
         """By identity of the exporter, which is kept beside it so that the identity stays taken."""
 
@@ -68,12 +66,8 @@ class Attachment:
             if provider is self._hooked:
                 return
             self._hooked = provider
-            add = getattr(provider, "add_span_processor", None)
-            if add is not None:
-                hook = _hooks.get(provider)
-                if hook is None:
-                    hook = _hooks[provider] = ProviderHook(provider)
-                    add(hook)
+            hook = hook_into(provider)
+            if hook is not None:
                 self._promotion = hook.promotion
                 hook.flush, hook.shutdown_seconds = self._flush, self._settings.shutdown_seconds
             self._on_attach()
@@ -88,6 +82,14 @@ class Attachment:
             self._provider, self._processors = provider, processors
             self._route = self._find(provider)
         return self._route
+
+    def only_batches(self) -> bool:
+        """Whether the provider now in use shows spans to nobody before it exports a batch. In the request's
+        path: half a microsecond."""
+        processors = all_processors(trace.get_tracer_provider())
+        if processors is not self._judged:
+            self._judged, self._only_batches = processors, only_batches(processors)
+        return self._only_batches
 
     def promoted(self, trace_id: int, *, promote: bool) -> bool:
         """Whether a trace that was not sampled is exported all the same; with ``promote`` it will be, if it

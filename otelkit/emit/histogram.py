@@ -41,7 +41,7 @@ class BulkHistogram(Histogram):
             return
         ordered = values if len(values) == 1 else sorted(values)
         counts = self._counts(ordered, per_unit)
-        self._take(counts, sum(values) / per_unit)
+        self._take(counts, sum(ordered) / per_unit)
         if exemplar is not None:
             self._point(counts[-1][0], ordered[-1] / per_unit, exemplar)
 
@@ -63,7 +63,7 @@ class BulkHistogram(Histogram):
                 continue
             ordered = sorted(values)
             counts = self._counts(ordered, per_unit)
-            part = sum(values) / per_unit
+            part = sum(ordered) / per_unit
             histogram._take(counts, part)
             for bucket, count in counts:
                 together[bucket] = together.get(bucket, 0) + count

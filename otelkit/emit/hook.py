@@ -3,11 +3,15 @@ chosen."""
 
 from __future__ import annotations
 
+import time
+import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
+from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from otelkit.emit.promotion import Promotion
 
@@ -23,6 +27,7 @@ class ProviderHook(SpanProcessor):
         self.flush: Callable[[float], bool] = lambda timeout: True
         self.shutdown_seconds = 0.0
         self.promotion: Promotion | None = None
+        self._provider = weakref.proxy(provider)
         if isinstance(provider, TracerProvider):
             self.promotion = Promotion(provider, lambda span: _pass_on(provider, span))
 
@@ -34,13 +39,45 @@ class ProviderHook(SpanProcessor):
             self.promotion.ended(span)
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        return self.flush(timeout_millis / 1e3)
+        end = time.monotonic() + timeout_millis / 1e3
+        if not self.flush(timeout_millis / 1e3):
+            return False
+        # Spans that ended just now, while their generations were built, are with processors that may have had
+        # their turn; and what those hand on is still to be delivered.
+        for processor in processors_of(self._provider):
+            processor.force_flush(max(0, int((end - time.monotonic()) * 1e3)))
+        return self.flush(max(0.0, end - time.monotonic()))
 
     def shutdown(self) -> None:
         self.flush(self.shutdown_seconds)
 
 
-def processors_of(provider: TracerProvider) -> tuple[Any, ...]:
+_hooks: Final[weakref.WeakKeyDictionary[trace.TracerProvider, ProviderHook]] = weakref.WeakKeyDictionary()
+
+
+def hook_into(provider: trace.TracerProvider) -> ProviderHook | None:
+    """The provider's hook, added to it if it has none yet; None for a provider that takes no processors."""
+    add = getattr(provider, "add_span_processor", None)
+    if add is None:
+        return None
+    hook = _hooks.get(provider)
+    if hook is None:
+        hook = _hooks[provider] = ProviderHook(provider)
+        add(hook)
+    return hook
+
+
+def only_batches(processors: tuple[Any, ...]) -> bool:
+    """Whether a span may end a moment late without anybody noticing: the processors do nothing but keep it
+    for a later batch, and a flush or shutdown asks otelkit before them."""
+    return (
+        len(processors) > 1
+        and isinstance(processors[0], ProviderHook)
+        and all(type(processor) is BatchSpanProcessor for processor in processors[1:])
+    )
+
+
+def processors_of(provider: object) -> tuple[Any, ...]:
     """The user's span processors; an empty tuple when they can't be seen."""
     return tuple(p for p in all_processors(provider) if not isinstance(p, ProviderHook))
 

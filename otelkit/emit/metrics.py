@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import operator
+from array import array
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
@@ -13,6 +13,7 @@ from otelkit import semconv
 from otelkit.emit.histogram import NANOSECONDS, BulkHistogram, duration_bounds
 from otelkit.emit.output_metrics import OutputMetrics
 from otelkit.model import MAX_LABEL_TEXT, CallSite, Generation, ParameterChange, label_text, shares_text
+from otelkit.record.times import gaps
 
 MAX_CHANGES: Final = 256
 MAX_ERROR_TYPES: Final = 50
@@ -156,8 +157,8 @@ class GenerationMetrics:
         steps = generation.step_ns
         if steps and generation.streamed:
             series.first_chunk.add((max(0, steps[0] - generation.start_ns),), NANOSECONDS, exemplar)
-            gaps = list(map(operator.sub, steps[1:], steps))
-            parts = self._outputs.by_position(generation, gaps)
+            times = steps if isinstance(steps, array) else array("Q", steps)
+            parts = self._outputs.by_position(generation, gaps(times))
             series.per_chunk.add_parts(parts, NANOSECONDS, exemplar)
         if generation.input_tokens is not None:
             series.input_tokens.add((generation.input_tokens,), 1, exemplar)

@@ -45,6 +45,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import DEFAULT_ON, Sampler
 
 from otelkit.emit import notices, self_metrics
+from otelkit.emit.hook import hook_into
 from otelkit.emit.otlp.delivery import DEFAULT_TIMEOUT, Counts, Delivery, shut_down
 from otelkit.emit.otlp.discover import sender_like, timeout_of
 from otelkit.emit.otlp.exporters import BufferedLogExporter, BufferedSpanExporter
@@ -114,6 +115,7 @@ class OwnProviders:
             shutdown_on_exit=False,
             id_generator=_id_generator(),
         )
+        hook_into(provider)  # before others: a flush then reaches otelkit first
         for name in exporters:
             exporter = _load("opentelemetry_traces_exporter", name, lambda factory: factory())
             if exporter is None:

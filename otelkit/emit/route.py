@@ -16,6 +16,7 @@ from opentelemetry.util.types import AttributeValue
 
 from otelkit import __version__, semconv
 from otelkit.emit import token_steps
+from otelkit.emit.otlp.batch import Batch
 from otelkit.emit.otlp.delivery import Delivery
 from otelkit.emit.otlp.envelope import Envelope
 from otelkit.model import Generation
@@ -64,8 +65,7 @@ class OtlpRoute:
         self._delay = delay_seconds
         self._resource: object = None
         self._envelope: Envelope
-        self._waiting: list[bytes] = []
-        self._waiting_bytes = self._waiting_spans = 0
+        self._batch = Batch(batch_bytes)
         self._first_at = 0.0
         limits: SpanLimits | None = getattr(provider, "_span_limits", None)
         limit = None if limits is None else limits.max_span_attributes
@@ -76,36 +76,45 @@ class OtlpRoute:
         most = max(1, self._batch_bytes // BYTES_PER_SPAN)
         for chosen in steps:
             for start in range(chosen.start, chosen.stop, most):
-                piece = range(start, min(start + most, chosen.stop))
-                encoded = token_steps.encode(
-                    generation, (piece,), span_ids=self._span_ids, attribute_limit=self._attribute_limit
-                )
-                self._add(encoded, len(piece))
+                self._write(generation, range(start, min(start + most, chosen.stop)))
 
-    def _add(self, encoded: bytes, spans: int) -> None:
-        if self._waiting and self._waiting_bytes + len(encoded) > self._batch_bytes:
+    def _write(self, generation: Generation, piece: range) -> None:
+        batch = self._batch
+        batch.prepare()
+        begin, first = batch.end, not batch.spans
+        end = token_steps.write(
+            batch.buffer,
+            begin,
+            generation,
+            piece,
+            span_ids=self._span_ids,
+            attribute_limit=self._attribute_limit,
+        )
+        if not first and batch.size + end - begin > self._batch_bytes:
+            overhanging = bytes(memoryview(batch.buffer)[begin:end])
             self.ship()
-        if not self._waiting:
+            batch.prepare()
+            begin, first = batch.end, True
+            end = begin + len(overhanging)
+            batch.buffer[begin:end] = overhanging
+        if first:
             self._first_at = time.monotonic()
-        self._waiting.append(encoded)
-        self._waiting_bytes += len(encoded)
-        self._waiting_spans += spans
+        batch.added(end, len(piece))
 
     def due_in(self) -> float | None:
-        return max(0.0, self._first_at + self._delay - time.monotonic()) if self._waiting else None
+        return max(0.0, self._first_at + self._delay - time.monotonic()) if self._batch.spans else None
 
     def ship(self) -> None:
-        if not self._waiting:
+        spans = self._batch.spans
+        if not spans:
             return
         resource = self._provider.resource
         if resource is not self._resource:  # a fork or a detector may replace it
             self._resource = resource
             self._envelope = Envelope(resource.attributes, resource.schema_url, semconv.SCOPE, __version__)
-        body = self._envelope.wrap(self._waiting)
+        body = self._batch.take(self._envelope)
         for delivery in self._deliveries:
-            delivery.put(body, self._waiting_spans)
-        self._waiting = []
-        self._waiting_bytes = self._waiting_spans = 0
+            delivery.put(body, spans)
 
     def settle(self, timeout: float) -> bool:
         end = time.monotonic() + timeout

@@ -116,7 +116,9 @@ def instrument(
                 os.environ["OTEL_SERVICE_NAME"] = service_name
             try:
                 _current = _set_up(registry, defer_providers)
-                instrumentation.install(_current.sink, service=_current.service)
+                instrumentation.install(
+                    _current.sink, service=_current.service, ends_late=_current.sink.ends_late
+                )
                 startup.start_from_environment()
                 _end_before_others()
                 # A child of multiprocessing ends without running exit handlers, but runs these.

@@ -85,6 +85,13 @@ class QueueSink:
         elif not self._closed:
             (self._queue if self._queue is not None else self._start()).put(change)
 
+    def ends_late(self) -> bool:
+        """Whether a generation's span may be ended where its record is built: nobody sees it before a batch
+        is exported, and what is handed in now will surely be worked on."""
+        waiting = self._queue
+        room = not self._closed and (waiting is None or 2 * waiting.qsize() < self._capacity)
+        return room and self._pipeline.shows_spans_late()
+
     def pending(self) -> int:
         """Items that wait for the thread."""
         return self._queue.qsize() if self._queue is not None else 0

@@ -9,16 +9,16 @@ whatever its length, and the result is byte for byte what the official classes w
 
 from __future__ import annotations
 
-import array
 import os
 import random
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from otelkit.emit.step_template import Layout, Template, smallest, template, varint_bytes
 from otelkit.model import Generation
+from otelkit.record.times import little_endian
 
 DEFAULT_ATTRIBUTE_LIMIT: Final = 128
 _TABLED_INDEX_BYTES: Final = 2
@@ -31,16 +31,16 @@ class Columns(NamedTuple):
     """Eight-byte values by column: what they have in common, and the bytes in which they differ."""
 
     common: bytes
-    differing: Mapping[int, bytes]
-    """Offset in the value -> that byte of each value."""
+    differing: Sequence[tuple[int, bytes]]
+    """Offset in the value, and that byte of each value."""
 
     def part(self, start: int, stop: int) -> Columns:
         """The same for values ``start`` to ``stop``."""
-        return Columns(self.common, {k: column[start:stop] for k, column in self.differing.items()})
+        return Columns(self.common, [(k, column[start:stop]) for k, column in self.differing])
 
     def pick(self, positions: Sequence[int]) -> Columns:
         """The same for the values at these positions."""
-        picked = {k: bytes([column[i] for i in positions]) for k, column in self.differing.items()}
+        picked = [(k, bytes([column[i] for i in positions])) for k, column in self.differing]
         return Columns(self.common, picked)
 
 
@@ -62,17 +62,17 @@ def numbered_span_ids(count: int) -> Columns:
     if not any(prefix):
         return numbered_span_ids(count)
     high, low = _number_table()
-    differing = {7: low[:count]} if count <= 256 else {6: high[:count], 7: low[:count]}
+    differing = [(7, low[:count])] if count <= 256 else [(6, high[:count]), (7, low[:count])]
     return Columns(prefix + bytes(2), differing)
 
 
 def columns_of(raw: bytes) -> Columns:
     """Columns of eight-byte values that stand one after the other."""
-    common, differing = raw[:8], {}
+    common, differing = raw[:8], []
     for k in range(8):
         column = raw[k::8]
         if column.count(common[k]) < len(column):
-            differing[k] = column
+            differing.append((k, column))
     return Columns(common, differing)
 
 
@@ -89,68 +89,94 @@ def encode(
     span_ids: SpanIds = numbered_span_ids,
     attribute_limit: int = DEFAULT_ATTRIBUTE_LIMIT,
 ) -> bytes:
+    """``write`` for several ranges of steps, into memory of its own."""
+    written, end = bytearray(), 0
+    for chosen in steps:
+        end = write(written, end, generation, chosen, span_ids=span_ids, attribute_limit=attribute_limit)
+    return bytes(written)
+
+
+def write(
+    into: bytearray,
+    begin: int,
+    generation: Generation,
+    chosen: range,
+    *,
+    span_ids: SpanIds = numbered_span_ids,
+    attribute_limit: int = DEFAULT_ATTRIBUTE_LIMIT,
+) -> int:
     """Token-step spans of one generation, as the repeated field ``spans`` of an OTLP ``ScopeSpans``.
 
     Args:
+        into: written over from ``begin`` on, and made longer where they don't fit: memory that is used again
+            costs a tenth of fresh memory.
         generation: must have a span, and times after the epoch.
-        steps: which of its steps, as ranges of indices.
+        chosen: indices of the steps to write.
         attribute_limit: at most this many attributes on a span; the others are counted as dropped.
+
+    Returns:
+        Where the spans end.
     """
     span = generation.span
     if span is None:
         raise ValueError("a generation without a span has no token-step spans: check `generation.span` first")
-    written = []
-    for chosen in steps:
-        if not chosen:
-            continue
-        ids, times = span_ids(len(chosen)), _times(generation, chosen)
-        for layout, indices in _by_layout(generation, chosen):
-            one, at = template(span, layout, attribute_limit)
-            group = _Group(one)
-            if isinstance(indices, range):
-                start, stop = indices.start - chosen.start, indices.stop - chosen.start
-                group.put(at.span_id, ids.part(start, stop))
-                group.put(at.start, times.part(start, stop))
-                group.put(at.end, times.part(start + 1, stop + 1))
-            else:
-                positions = [i - chosen.start for i in indices]
-                group.put(at.span_id, ids.pick(positions))
-                group.put(at.start, times.pick(positions))
-                group.put(at.end, times.pick([i + 1 for i in positions]))
-            _put_numbers(group, at, layout, generation, indices)
-            written.append(group.repeated(len(indices)))
-    return b"".join(written)
+    if not chosen:
+        return begin
+    ids, times = span_ids(len(chosen)), _times(generation, chosen)
+    for layout, indices in _by_layout(generation, chosen):
+        one, at = template(span, layout, attribute_limit)
+        group = _Group(one, len(indices))
+        if isinstance(indices, range):
+            start, stop = indices.start - chosen.start, indices.stop - chosen.start
+            group.put(at.span_id, ids.part(start, stop))
+            group.put(at.start, times.part(start, stop))
+            group.put(at.end, times.part(start + 1, stop + 1))
+        else:
+            positions = [i - chosen.start for i in indices]
+            group.put(at.span_id, ids.pick(positions))
+            group.put(at.start, times.pick(positions))
+            group.put(at.end, times.pick([i + 1 for i in positions]))
+        _put_numbers(group, at, layout, generation, indices)
+        begin = group.write(into, begin)
+    return begin
 
 
 class _Group:
     """Spans of one layout: the bytes of one, and those in which they differ."""
 
-    __slots__ = ("_differing", "_one")
+    __slots__ = ("_count", "_differing", "_one")
 
-    def __init__(self, one: bytearray) -> None:
+    def __init__(self, one: bytearray, count: int) -> None:
         self._one = one
+        self._count = count
         self._differing: list[tuple[int, bytes]] = []
 
     def put(self, offset: int, values: Columns) -> None:
         self._one[offset : offset + 8] = values.common
-        self._differing += [(offset + k, column) for k, column in values.differing.items()]
+        for k, column in values.differing:
+            self._differing.append((offset + k, column))
 
     def put_varints(self, offset: int, columns: Sequence[bytes]) -> None:
-        self._differing += [(offset + k, column) for k, column in enumerate(columns)]
+        for k, column in enumerate(columns, offset):
+            self._differing.append((k, column))
 
-    def repeated(self, count: int) -> bytearray:
-        spans, width = self._one * count, len(self._one)
+    def write(self, into: bytearray, begin: int) -> int:
+        width = len(self._one)
+        end = begin + width * self._count
+        into[begin:end] = self._one * self._count
         for offset, column in self._differing:
-            spans[offset::width] = column
-        return spans
+            into[begin + offset : end : width] = column
+        return end
 
 
 def _times(generation: Generation, chosen: range) -> Columns:
     """Start of the first chosen step, then the end of each: a step begins where the one before it ended."""
     steps, first = generation.step_ns, chosen.start
     start = steps[first - 1] if first else generation.start_ns
-    times = array.array("Q", (start, *steps[first : chosen.stop]))
-    return columns_of(_little_endian(times))
+    ends = steps[first : chosen.stop]
+    if not isinstance(ends, array):
+        ends = array("Q", ends)
+    return columns_of(start.to_bytes(8, "little") + little_endian(ends))
 
 
 def _put_numbers(
@@ -164,8 +190,8 @@ def _put_numbers(
         group.put_varints(at.tokens, _varint_columns(tokens, layout.tokens_bytes))
     for offset, values in ((at.logprob, generation.step_logprobs), (at.entropy, generation.step_entropies)):
         if offset >= 0 and values is not None:
-            doubles = array.array("d", [values[i] or 0.0 for i in indices])
-            group.put(offset, columns_of(_little_endian(doubles)))
+            doubles = array("d", [values[i] or 0.0 for i in indices])
+            group.put(offset, columns_of(little_endian(doubles)))
 
 
 def _by_layout(generation: Generation, chosen: range) -> Iterable[tuple[Layout, Sequence[int]]]:
@@ -241,9 +267,3 @@ def _varint_columns(values: Sequence[int], size: int) -> list[bytes]:
         bytes([(value >> 7 * k) & 0x7F | (0x80 if k + 1 < size else 0) for value in values])
         for k in range(size)
     ]
-
-
-def _little_endian(values: array.array[Any]) -> bytes:
-    if sys.byteorder == "big":
-        values.byteswap()
-    return values.tobytes()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import ModuleType
 from typing import Final
@@ -36,6 +36,7 @@ def install(
     service: str | None = None,
     tracer_provider: trace.TracerProvider | None = None,
     clock: Clock = SYSTEM_CLOCK,
+    ends_late: Callable[[], bool] = lambda: False,
 ) -> None:
     """Record the generations of all providers' clients in this process, imported already or later.
 
@@ -48,10 +49,17 @@ def install(
         service: ``service.name``; None to take it from OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES.
         tracer_provider: None for the global one.
         clock: for tests.
+        ends_late: as for ``Runtime``.
     """
     global _runtime
     named = service or service_name_from_environment()
-    _runtime = Runtime(parameters.attach(sink, named), named, tracer_provider=tracer_provider, clock=clock)
+    _runtime = Runtime(
+        parameters.attach(sink, named),
+        named,
+        tracer_provider=tracer_provider,
+        clock=clock,
+        ends_late=ends_late,
+    )
     if providers is None:
         for module, reference in client_modules().items():
             imports.when_imported(module, partial(_instrument_registered, reference))

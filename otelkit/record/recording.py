@@ -23,6 +23,7 @@ from otelkit.record.guard import fault, guarded
 from otelkit.record.response import Reader, ResponseFacts
 from otelkit.record.runtime import Runtime, call_site
 from otelkit.record.session import current_session_id
+from otelkit.record.times import shifted
 
 
 @dataclass(slots=True)  # not frozen: that triples the cost of making one
@@ -64,6 +65,7 @@ class Recording:
         "_parameters",
         "_process",
         "_session_id",
+        "_share",
         "_span",
         "_start",
         "_streamed",
@@ -83,6 +85,8 @@ class Recording:
         """Text of each step while the generation runs, to see repetition; dropped at the end."""
         self.last_chunk: Any = None
         """The chunk read last: its finish reason and usage are read at the end."""
+        self._share: tuple[int, float | None] = 0, None
+        """Number of pieces looked at, and the share of them that repeats one before."""
         self._facts = ResponseFacts()
         self._call_site = call_site(
             runtime.service, request.provider, request.operation, request.model, request.location
@@ -112,6 +116,7 @@ class Recording:
         if current is not None and span.inference_span_of_another(current):
             self._span, self._endable, self._joined = current, [], True
             span.add_attributes(current, described)
+            span.before_end(current, self._close_joined)
         else:
             self._span = self._own_span(request, described, surrounding)
 
@@ -238,21 +243,40 @@ class Recording:
         self.runtime.open.discard(self)
         if self._process != self.runtime.process:
             return  # a copy in a forked child; the parent reports it
-        self._end_span()
         try:
-            self.runtime.sink.generation(self._build)
+            if self._endable and self.runtime.ends_late():
+                self.runtime.sink.generation(self._end_and_build)
+            else:
+                self._end_span()
+                self.runtime.sink.generation(self._build)
         except Exception:
+            self._end_span()
             fault("hand over a generation")
+
+    def _close_joined(self) -> None:
+        """Another instrumentation ends its span: what is known by now is all that it will tell."""
+        if not self._deliverable:
+            return
+        with guarded("complete a span"):
+            self._read_last_chunk()
+            attributes = span.closing_attributes(self._facts, self.steps, self._start)
+            whole = self._facts.finish_reasons or not self._streamed
+            outcome = Outcome.COMPLETED if whole else Outcome.ENDED_EARLY
+            if span.ended_with_error(self._span):
+                outcome = Outcome.ERROR
+            span.add_attributes(self._span, {**attributes, semconv.OUTCOME: outcome.value})
 
     def _end_span(self) -> None:
         try:
             self._read_last_chunk()
+            if self._joined:
+                span.end_as_made(self._span)
             if self._span.is_recording():
                 attributes = span.closing_attributes(self._facts, self.steps, self._start)
                 attributes[semconv.OUTCOME] = self._outcome.value
                 if self._error_type:
                     attributes[semconv.ERROR_TYPE] = self._error_type
-                share = repeated_share(self.pieces)
+                share = self._repeated_share()
                 if share is not None:
                     attributes[semconv.REPEATED_TOKEN_SHARE] = share
                 self._span.set_attributes(attributes)
@@ -282,14 +306,18 @@ class Recording:
         return last + self._anchor_ns
 
     # --- the record, off the request's path -----------------------------------------------------------------
+    def _end_and_build(self) -> Generation:
+        self._end_span()
+        return self._build()
+
     def _build(self) -> Generation:
         anchor, facts = self._anchor_ns, self._facts
-        pieces, self.pieces = self.pieces, []
+        share, self.pieces = self._repeated_share(), []
         generation = Generation(
             call_site=self._call_site,
             start_ns=self._start + anchor,
             end_ns=self._end_ns(),
-            step_ns=[step + anchor for step in self.steps],
+            step_ns=shifted(self.steps, anchor),
             step_tokens=facts.step_tokens,
             step_logprobs=facts.step_logprobs,
             step_entropies=facts.step_entropies,
@@ -302,13 +330,19 @@ class Recording:
             finish_reasons=tuple(facts.finish_reasons),
             input_tokens=facts.input_tokens,
             output_tokens=facts.output_tokens,
-            repeated_token_share=repeated_share(pieces),
+            repeated_token_share=share,
             span=span.identity(self._span),
             session_id=self._session_id,
             phase_seconds=facts.phase_seconds,
         )
         self.runtime.observe(generation)
         return generation
+
+    def _repeated_share(self) -> float | None:
+        pieces = self.pieces
+        if self._share[0] != len(pieces):
+            self._share = len(pieces), repeated_share(pieces)
+        return self._share[1]
 
 
 def repeated_share(pieces: Sequence[Any]) -> float | None:

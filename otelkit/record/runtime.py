@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import atexit
 import os
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -44,6 +45,8 @@ class Runtime:
         tracer_provider: makes the generations' spans; None for the global one.
         clock: replaced in tests.
         detector: finds observed parameter changes; None for a fresh one.
+        ends_late: asked at each end whether the generation's span may be ended where its record is built, off
+            the request's path: only where nobody could tell the difference.
     """
 
     def __init__(
@@ -54,10 +57,12 @@ class Runtime:
         tracer_provider: trace.TracerProvider | None = None,
         clock: Clock = SYSTEM_CLOCK,
         detector: ChangeDetector | None = None,
+        ends_late: Callable[[], bool] = lambda: False,
     ) -> None:
         self.sink = sink
         self.service = service
         self.clock = clock
+        self.ends_late = ends_late
         self.detector = ChangeDetector() if detector is None else detector
         self.tracer = trace.get_tracer(semconv.SCOPE, __version__, tracer_provider)
         self.baggage_keys = baggage_keys()

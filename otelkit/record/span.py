@@ -4,10 +4,11 @@ OpenTelemetry API only."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
-from opentelemetry.trace import Span
+from opentelemetry.trace import Span, StatusCode
 
 from otelkit import semconv
 from otelkit.model import SpanIdentity
@@ -53,6 +54,30 @@ def add_attributes(span: Span, attributes: Mapping[str, Any]) -> None:
     """Write what the instrumentation that made the span has not written."""
     written = getattr(span, "attributes", None) or {}
     span.set_attributes({name: value for name, value in attributes.items() if name not in written})
+
+
+def before_end(span: Span, act: Callable[[], None]) -> None:
+    """Have ``act`` called before the instrumentation that made the span ends it, which may be before the
+    stream's end is known here. A span that takes no attributes of its own can't be helped."""
+    end = span.end
+
+    def act_and_end(*args: Any, **kwargs: Any) -> None:
+        end_as_made(span)
+        act()
+        end(*args, **kwargs)
+
+    with suppress(AttributeError):
+        span.end = act_and_end  # type: ignore[method-assign]
+
+
+def end_as_made(span: Span) -> None:
+    """Undo ``before_end``."""
+    getattr(span, "__dict__", {}).pop("end", None)
+
+
+def ended_with_error(span: Span) -> bool:
+    """Whether the instrumentation that made the span has said that the call failed."""
+    return getattr(getattr(span, "status", None), "status_code", None) is StatusCode.ERROR
 
 
 def closing_attributes(facts: ResponseFacts, steps: Sequence[int], start: int) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class Counts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    body: bytes
+    body: bytes | memoryview
     items: int
 
 
@@ -88,7 +88,7 @@ class Delivery:
     def address(self) -> str:
         return self._sender.address
 
-    def put(self, body: bytes, items: int) -> None:
+    def put(self, body: bytes | memoryview, items: int) -> None:
         """Leave a request for the thread. Never waits for the network; drops and counts what doesn't fit."""
         self.counts.written(items)
         with self._changed:

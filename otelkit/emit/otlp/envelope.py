@@ -31,29 +31,49 @@ class Envelope:
         resource_schema_url: str,
         scope_name: str,
         scope_version: str,
+        *,
+        scope_schema_url: str = "",
     ) -> None:
         attributes = [KeyValue(key=key, value=_value(value)) for key, value in resource.items()]
-        self._resource = ResourceSpans(resource=Resource(attributes=attributes)).SerializeToString()
-        self._schema_url = ResourceSpans(schema_url=resource_schema_url).SerializeToString()
+        self._resource: bytes = ResourceSpans(resource=Resource(attributes=attributes)).SerializeToString()
+        self._schema_url: bytes = ResourceSpans(schema_url=resource_schema_url).SerializeToString()
         scope = InstrumentationScope(name=scope_name, version=scope_version)
-        self._scope = ScopeSpans(scope=scope).SerializeToString()
+        self._scope: bytes = ScopeSpans(scope=scope).SerializeToString()
+        self._scope_schema_url: bytes = ScopeSpans(schema_url=scope_schema_url).SerializeToString()
 
     def wrap(self, spans: Sequence[bytes]) -> bytes:
-        """An ``ExportTraceServiceRequest`` of spans that ``token_steps.encode`` wrote."""
-        scope_length = len(self._scope) + sum(map(len, spans))
+        """An ``ExportTraceServiceRequest`` of encoded spans, each with its tag in ``ScopeSpans``."""
+        return b"".join((self.head(sum(map(len, spans))), *spans, self.tail))
+
+    def head(self, size: int) -> bytes:
+        """What goes before ``size`` bytes of encoded spans; ``tail`` goes after them."""
+        scope_length = len(self._scope) + size + len(self._scope_schema_url)
         scope_head = _head(_SCOPE_SPANS, scope_length)
         length = len(self._resource) + len(scope_head) + scope_length + len(self._schema_url)
-        head = _head(_RESOURCE_SPANS, length)
-        return b"".join((head, self._resource, scope_head, self._scope, *spans, self._schema_url))
+        return _head(_RESOURCE_SPANS, length) + self._resource + scope_head + self._scope
+
+    @property
+    def tail(self) -> bytes:
+        return self._scope_schema_url + self._schema_url
 
 
 def _head(field: int, length: int) -> bytes:
     """Tag and length of a length-delimited field."""
-    written = bytearray([field << 3 | _LENGTH_DELIMITED])
-    while length > 0x7F:
-        written.append(length & 0x7F | 0x80)
-        length >>= 7
-    written.append(length)
+    return bytes((field << 3 | _LENGTH_DELIMITED,)) + varint(length)
+
+
+_SMALL: Final = [bytes((number,)) for number in range(0x80)]
+
+
+def varint(number: int) -> bytes:
+    """A number of at least 0 as protobuf writes it."""
+    if number < 0x80:
+        return _SMALL[number]
+    written = bytearray()
+    while number > 0x7F:
+        written.append(number & 0x7F | 0x80)
+        number >>= 7
+    written.append(number)
     return bytes(written)
 
 

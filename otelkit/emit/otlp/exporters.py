@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
-from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk._logs import ReadableLogRecord
 from opentelemetry.sdk._logs.export import LogRecordExporter, LogRecordExportResult
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from otelkit.emit.otlp.delivery import Delivery
+from otelkit.emit.otlp.span_encoder import SpanEncoder
 
 
 class BufferedSpanExporter(SpanExporter):
@@ -24,9 +24,10 @@ class BufferedSpanExporter(SpanExporter):
     def __init__(self, delivery: Delivery, batch_bytes: int) -> None:
         self.delivery = delivery
         self._batch_bytes = batch_bytes
+        self._encoder = SpanEncoder()
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        body = encode_spans(spans).SerializeToString()
+        body = self._encoder.encode(spans)
         if len(body) > self._batch_bytes and len(spans) > 1:
             half = len(spans) // 2
             self.export(spans[:half])

@@ -57,13 +57,13 @@ class GrpcSender:
     def address(self) -> str:
         return self._address
 
-    def send(self, body: bytes, timeout: float) -> Reply:
+    def send(self, body: bytes | memoryview, timeout: float) -> Reply:
         if self._channel is None:
             self._channel = self._new_channel()
             # No serialisers: request and reply are bytes.
             self._export = self._channel.unary_unary(self._method)
         try:
-            return accepted(self._export(body, timeout=timeout, metadata=self._metadata))
+            return accepted(self._export(bytes(body), timeout=timeout, metadata=self._metadata))
         except grpc.RpcError as error:
             return _refused(error)
         except ValueError as error:  # a channel that was closed meanwhile

@@ -15,7 +15,7 @@ import requests
 from otelkit.emit.otlp.sender import Reply, accepted
 
 RETRYABLE_STATUS: Final = frozenset({429, 502, 503, 504})
-COMPRESSORS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
+COMPRESSORS: Final[Mapping[str, Callable[[bytes | memoryview], bytes]]] = {
     "gzip": lambda body: gzip.compress(body, compresslevel=1),
     "deflate": lambda body: zlib.compress(body, 1),
 }
@@ -54,7 +54,7 @@ class HttpSender:
     def address(self) -> str:
         return self._url
 
-    def send(self, body: bytes, timeout: float) -> Reply:
+    def send(self, body: bytes | memoryview, timeout: float) -> Reply:
         data = self._compress(body) if self._compress else body
         try:
             response = self._post(data, timeout)
@@ -72,14 +72,14 @@ class HttpSender:
             message=f"HTTP {status} {response.reason}",
         )
 
-    def _post(self, data: bytes, timeout: float) -> requests.Response:
+    def _post(self, data: bytes | memoryview, timeout: float) -> requests.Response:
         session = self._session
         if session is None:
             session = self._session = self._new_session()
         if type(session) is not requests.Session:
             # A session of another class may renew credentials with each request.
             return session.post(
-                self._url, data=data, headers=self._headers, timeout=timeout, allow_redirects=False
+                self._url, data=bytes(data), headers=self._headers, timeout=timeout, allow_redirects=False
             )
         if self._request is None:
             bare = requests.Request("POST", self._url, headers=self._headers)
@@ -89,7 +89,9 @@ class HttpSender:
                 self._url, {}, stream=False, verify=session.verify, cert=session.cert
             )
         request = self._request.copy()
-        request.prepare_body(data, None)
+        # What `prepare_body` does with bytes; a view, which is not copied, it would take for a form's fields.
+        request.body = data  # type: ignore[assignment]
+        request.headers["content-length"] = str(len(data))
         return session.send(request, timeout=timeout, allow_redirects=False, **self._options)
 
     def close(self) -> None:

@@ -31,8 +31,9 @@ class Sender(Protocol):
     def address(self) -> str:
         """The endpoint, for messages."""
 
-    def send(self, body: bytes, timeout: float) -> Reply:
-        """Send one encoded request; takes at most ``timeout`` seconds and doesn't raise."""
+    def send(self, body: bytes | memoryview, timeout: float) -> Reply:
+        """Send one encoded request, and keep no view of it; takes at most ``timeout`` seconds and doesn't
+        raise."""
 
     def close(self) -> None:
         """Close the connection; the next ``send`` opens another."""

@@ -1,0 +1,186 @@
+"""The SDK's spans as OTLP bytes, at a sixth of the official encoder's cost for spans as ours are.
+
+A span without events and links is written directly, byte for byte as the official classes would write it; any
+other goes through them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.proto.trace.v1.trace_pb2 import SpanFlags
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext, SpanKind
+
+from otelkit.emit.otlp.envelope import Envelope, varint
+
+MAX_KNOWN: Final = 2_048
+"""Texts (names of attributes, values that come again) whose encoding is kept."""
+MAX_KNOWN_TEXT: Final = 64
+"""Characters; longer ones seldom come again."""
+_MAX_GROUPS: Final = 64
+
+_KINDS: Final = {
+    SpanKind.INTERNAL: b"\x30\x01",
+    SpanKind.SERVER: b"\x30\x02",
+    SpanKind.CLIENT: b"\x30\x03",
+    SpanKind.PRODUCER: b"\x30\x04",
+    SpanKind.CONSUMER: b"\x30\x05",
+}
+_TIMES: Final = struct.Struct("<BQBQ")
+_DOUBLE: Final = struct.Struct("<Bd")
+_FLAGS: Final = struct.Struct("<BBI")
+_REMOTE: Final = SpanFlags.SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK | SpanFlags.SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK
+_LOCAL_FLAGS: Final = _FLAGS.pack(0x85, 0x01, SpanFlags.SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK)
+_REMOTE_FLAGS: Final = _FLAGS.pack(0x85, 0x01, _REMOTE)
+
+# Tags: field number and wire type, as the protocol's files have them.
+_TRACE_ID, _SPAN_ID, _TRACE_STATE, _PARENT, _NAME = b"\x0a\x10", b"\x12\x08", b"\x1a", b"\x22\x08", b"\x2a"
+_START, _END, _ATTRIBUTE, _DROPPED_ATTRIBUTES, _STATUS = 0x39, 0x41, b"\x4a", b"\x50", b"\x7a"
+_KEY, _VALUE, _MESSAGE, _CODE = b"\x0a", b"\x12", b"\x12", b"\x18"
+_STRING, _INT, _DOUBLE_VALUE, _ARRAY, _ITEM = b"\x0a", b"\x18", 0x21, b"\x2a", b"\x0a"
+_TRUE, _FALSE = b"\x10\x01", b"\x10\x00"
+_SPANS: Final = b"\x12"
+
+
+class _Group(NamedTuple):
+    """Spans of one resource and scope. Compared by identity: the hash of a resource costs more than to encode
+    a span."""
+
+    resource: Resource
+    scope: InstrumentationScope
+    envelope: Envelope
+    spans: list[bytes]
+
+
+class SpanEncoder:
+    """Encodes batches of spans; for one thread at a time."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, bytes] = {}
+        self._groups: list[_Group] = []
+
+    def encode(self, spans: Sequence[ReadableSpan]) -> bytes:
+        """An ``ExportTraceServiceRequest`` of these spans, those of one resource and scope together."""
+        others: list[ReadableSpan] = []
+        for span in spans:
+            written = self._plain(span)
+            if written is None:
+                others.append(span)
+            else:
+                self._group(span).spans.append(written)
+        bodies = [group.envelope.wrap(group.spans) for group in self._groups if group.spans]
+        for group in self._groups:
+            group.spans.clear()
+        del self._groups[_MAX_GROUPS:]
+        if others:
+            bodies.append(encode_spans(others).SerializeToString())
+        # Requests one after the other are one request with the spans of all.
+        return b"".join(bodies)
+
+    def _group(self, span: ReadableSpan) -> _Group:
+        resource, scope = span.resource, span.instrumentation_scope
+        for group in self._groups:
+            if group.scope is scope and group.resource is resource:
+                return group
+        assert scope is not None
+        envelope = Envelope(
+            resource.attributes,
+            resource.schema_url,
+            scope.name,
+            scope.version or "",
+            scope_schema_url=scope.schema_url or "",
+        )
+        group = _Group(resource, scope, envelope, [])
+        self._groups.insert(0, group)
+        return group
+
+    def _plain(self, span: ReadableSpan) -> bytes | None:
+        """The span as a repeated field; None for one that the official encoder should write."""
+        context, start, end = span.get_span_context(), span.start_time, span.end_time
+        scope = span.instrumentation_scope
+        if span.events or span.links or span.dropped_events or span.dropped_links:
+            return None
+        if scope is None or scope.attributes or context is None or not start or not end:
+            return None
+        try:
+            return self._written(span, context, start, end)
+        except (UnicodeEncodeError, OverflowError, struct.error):
+            return None
+
+    def _written(self, span: ReadableSpan, context: SpanContext, start: int, end: int) -> bytes | None:
+        parts = [_TRACE_ID, context.trace_id.to_bytes(16), _SPAN_ID, context.span_id.to_bytes(8)]
+        if context.trace_state:
+            state = ",".join(f"{key}={value}" for key, value in context.trace_state.items())
+            parts += (_TRACE_STATE, self._text(state))
+        parent = span.parent
+        if parent is not None:
+            parts += (_PARENT, parent.span_id.to_bytes(8))
+        if span.name:
+            parts += (_NAME, self._text(span.name))
+        parts.append(_KINDS[span.kind])
+        parts.append(_TIMES.pack(_START, start, _END, end))
+        for key, value in _attributes(span):
+            encoded = self._value(value)
+            if encoded is None:
+                return None
+            name, length = self._text(key), varint(len(encoded))
+            size = len(_KEY) + len(name) + len(_VALUE) + len(length) + len(encoded)
+            parts += (_ATTRIBUTE, varint(size), _KEY, name, _VALUE, length, encoded)
+        if span.dropped_attributes:
+            parts += (_DROPPED_ATTRIBUTES, varint(span.dropped_attributes))
+        message, code = span.status.description, span.status.status_code.value
+        status = (_MESSAGE + self._text(message) if message else b"") + (
+            _CODE + varint(code) if code else b""
+        )
+        parts += (_STATUS, varint(len(status)), status)
+        parts.append(_REMOTE_FLAGS if parent is not None and parent.is_remote else _LOCAL_FLAGS)
+        body = b"".join(parts)
+        return _SPANS + varint(len(body)) + body
+
+    def _value(self, value: object) -> bytes | None:
+        """An ``AnyValue``'s content; None for what the official encoder should write."""
+        kind = type(value)
+        if kind is str:
+            return _STRING + self._text(value)  # type: ignore[arg-type]
+        if kind is int:
+            return _INT + varint(value & 0xFFFFFFFFFFFFFFFF) if -(1 << 63) <= value < 1 << 63 else None  # type: ignore[operator]
+        if kind is float:
+            return _DOUBLE.pack(_DOUBLE_VALUE, value)
+        if kind is bool:
+            return _TRUE if value else _FALSE
+        if kind is not tuple:
+            return None
+        written = b""
+        for item in value:  # type: ignore[attr-defined]
+            encoded = self._value(item)
+            if encoded is None:
+                return None
+            written += _ITEM + varint(len(encoded)) + encoded
+        return _ARRAY + varint(len(written)) + written
+
+    def _text(self, text: str) -> bytes:
+        """Length and bytes of a text."""
+        known = self._texts.get(text)
+        if known is None:
+            encoded = text.encode()
+            known = varint(len(encoded)) + encoded
+            if len(text) <= MAX_KNOWN_TEXT:
+                if len(self._texts) >= MAX_KNOWN:
+                    self._texts.clear()
+                self._texts[text] = known
+        return known
+
+
+def _attributes(span: ReadableSpan) -> Sequence[tuple[str, Any]]:
+    """The SDK's mapping takes a lock for each of its items; the dictionary inside, of a span that has ended,
+    needs none."""
+    inside = getattr(getattr(span, "_attributes", None), "_dict", None)
+    if inside is None:
+        inside = span.attributes or {}
+    return list(inside.items())
