@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from multiprocessing.util import Finalize, register_after_fork
 from typing import Final
 
@@ -17,7 +17,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client import values as prometheus_values
 
 from otelkit import semconv
-from otelkit.emit import notices, settings
+from otelkit.emit import notices, server_end, settings
 from otelkit.emit.attach import Attachment
 from otelkit.emit.input_metrics import InputMetrics
 from otelkit.emit.metrics import GenerationMetrics
@@ -32,6 +32,7 @@ from otelkit.emit.settled_metrics import SettledMetrics
 from otelkit.emit.sink import QueueSink
 from otelkit.record import guard, instrumentation
 from otelkit.record.parameters.process import process
+from otelkit.record.patches import Patches
 from otelkit.record.runtime import UNKNOWN_SERVICE, service_name_from_environment
 from otelkit.record.web import startup
 
@@ -49,6 +50,7 @@ class Instrumentation:
     _inputs: InputMetrics
     _settled: SettledMetrics
     _mirror: FileMirror | None
+    _patches: Patches = field(default_factory=Patches)
 
     @property
     def metrics_url(self) -> str | None:
@@ -64,6 +66,7 @@ class Instrumentation:
     def close(self) -> None:
         """Deliver what is left, for at most ``settings.shutdown_seconds``, and take everything down but
         providers."""
+        self._patches.undo()
         end = time.monotonic() + self.settings.shutdown_seconds
         self.sink.shutdown(self.settings.shutdown_seconds)
         own_providers.flush(max(0.0, end - time.monotonic()))
@@ -119,6 +122,7 @@ def instrument(
                 instrumentation.install(
                     _current.sink, service=_current.service, ends_late=_current.sink.ends_late
                 )
+                server_end.deliver_at_the_end(_before_signal, _current._patches)
                 startup.start_from_environment()
                 _end_before_others()
                 # A child of multiprocessing ends without running exit handlers, but runs these.
@@ -157,6 +161,14 @@ def _at_exit() -> None:
         instrumentation.uninstall()
         current.sink.shutdown(current.settings.shutdown_seconds)
         own_providers.shutdown(max(0.0, end - time.monotonic()))
+
+
+def _before_signal() -> None:
+    """Deliver what is left, bounded, before a signal kills the process without running exit handlers."""
+    current = _current
+    if current is not None:
+        instrumentation.flush()
+        current.flush(current.settings.shutdown_seconds)
 
 
 def _set_up(registry: CollectorRegistry, defer_providers: bool) -> Instrumentation:
