@@ -83,6 +83,29 @@ def test_page_is_whole_at_every_width_and_scheme(open_page: OpenPage, width: int
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize("width", [1280, 390])
+def test_thresholds_waiting_and_band_are_shown(open_page: OpenPage, width: int) -> None:
+    """Broken if a threshold or the time of a verdict were cut off on a phone, or the counterfactual of an
+    engine that gives none had no band."""
+    early = {"verdict": Verdict.CANNOT_SEPARATE, "known_at": sample.START + 900}
+    findings = tuple(
+        replace(one, threshold=0.12, **(early if one.change.parameter == "seed" else {}))
+        for one in sample.sample_findings()
+    )
+    html = sample_page(findings=findings, counterfactual_low=None, counterfactual_high=None)
+    opened = open_page(html, width=width)
+    assert_quiet(opened)
+    page = opened.page
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    shown = page.locator(".threshold").all_inner_texts()
+    assert [text.replace("\xa0", " ") for text in shown][:2] == ["> 120 ms: crossed", "> 120 ms: not crossed"]
+    for box in (one.bounding_box() for one in page.locator(".threshold, .verdict span").all()):
+        assert box["x"] >= 0 and box["x"] + box["width"] <= width
+    assert "known at 14:15:00" in page.locator(".verdicts").inner_text()
+    assert {one["id"] for one in series_in(opened, "#timeline")} >= {"band", "counterfactual"}
+
+
+@pytest.mark.browser
 def test_time_chart_holds_every_curve_with_its_gaps(sample_opened: Any) -> None:
     """A missing scrape drawn as a line, or a curve left out, shows an incident that did not happen."""
     series = {one["id"]: one for one in series_in(sample_opened, "#timeline")}
