@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import enum
+import os
 import random
+import signal
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -369,6 +372,36 @@ def test_a_process_takes_back_what_was_a_session() -> None:
     (told,) = detector.settled_values()
     assert not told.is_clear
     assert told.since < min(change.first_seen for change in changes)
+
+
+def test_large_values_are_not_kept() -> None:
+    """Broken: a service whose system prompts have a megabyte each holds on to a hundred of them."""
+    detector = ChangeDetector()
+    tracemalloc.start()
+    try:
+        for number in range(150):
+            large = f"{number % 3}" * 1_000_000
+            detector.observe(
+                SITE, {"system": large, "other": [large], "steady": "x" * 1_000_000}, float(number)
+            )
+        del large
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 16 * 4 * 1_000_000
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_that_is_forked_in_the_middle_goes_on() -> None:
+    """Broken: a server that forks while /metrics is read hangs in the child, at its first call."""
+    detector = ChangeDetector()
+    with detector._lock:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            detector.observe(SITE, {"max_tokens": 1}, 0.0)
+            os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_first_requests_are_not_the_rule() -> None:

@@ -74,9 +74,7 @@ def test_an_edited_file_is_a_change_that_names_the_file_and_its_owner(watched: W
     ]
     assert {change.source for change in changes} == {ChangeSource.CONFIG_FILE}
     owner = pwd.getpwuid(os.getuid()).pw_name
-    assert changes[0].origin.startswith(f"{watched.path}, written 20") and changes[0].origin.endswith(
-        f"by {owner}"
-    )
+    assert changes[0].origin.startswith(f"{owner} wrote {watched.path} at 20")
 
 
 def test_replaced_linked_and_removed_files_are_followed(watched: Watched, tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from otelkit.model import CallSite, ParameterChange, ParameterValue
 from otelkit.record.observed.series import Series
@@ -51,6 +53,7 @@ class ChangeDetector:
         self._lock = threading.Lock()
         self._latest: tuple[CallSite, Site] | None = None
         """Saves hashing five strings when one call site is used again and again."""
+        _detectors.add(self)
         self._evicted = Evictions(0, 0, 0)
         """Of call sites that are no longer remembered."""
 
@@ -86,6 +89,10 @@ class ChangeDetector:
             )
             for name, moved in found
         )
+
+    def after_fork(self) -> None:
+        """In the child: a lock that no other thread holds."""
+        self._lock = threading.Lock()
 
     def evictions(self) -> Evictions:
         """What had to be forgotten so far."""
@@ -129,3 +136,15 @@ class ChangeDetector:
             self._sites.move_to_end(call_site)
         self._latest = call_site, site
         return site
+
+
+_detectors: Final[weakref.WeakSet[ChangeDetector]] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for detector in list(_detectors):
+        detector.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -97,16 +97,17 @@ def value_of(key: Key) -> ParameterValue:
 
 
 def lasting(value: ParameterValue, key: Key) -> ParameterValue:
-    """A value that stays as it is, whatever is done to the list or mapping that was given."""
-    return value if type(value) in _SCALARS and not isinstance(key, tuple) else value_of(key)
+    """What is kept of a value: not a list or mapping that may be written to yet, nor a text of a megabyte."""
+    return value if type(value) in _SCALARS - {str} else value_of(key)
 
 
 def needs_key(value: ParameterValue, depth: int = 0) -> bool:
-    """Whether ``==`` alone does not tell this value from others: True equals 1, False equals 0, also inside;
-    what is no JSON value may equal anything; and what is nested deeper may contain itself."""
+    """Whether ``==`` does not tell this value, as it is kept, from others: True equals 1, False equals 0,
+    also inside; of a long text only a digest is kept; what is no JSON value may equal anything; and what is
+    nested deeper may contain itself."""
     if isinstance(value, int | float):
         return value in (0, 1) or type(value) not in _SCALARS
     if isinstance(value, _CONTAINERS):
         members = value.values() if isinstance(value, dict) else value
         return depth >= _MAX_DEPTH or any(needs_key(member, depth + 1) for member in members)
-    return type(value) not in _SCALARS
+    return len(value) > MAX_TEXT if type(value) is str else type(value) not in _SCALARS

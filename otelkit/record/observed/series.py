@@ -12,7 +12,7 @@ from otelkit.model import ParameterValue
 from otelkit.record.observed.evidence import Scatter, bound
 from otelkit.record.observed.keys import Key, key_of, keys_of, lasting, needs_key, value_of
 from otelkit.record.observed.regime import Regime
-from otelkit.record.observed.splits import GAIN, MIN_NEW, SHORT, Chunk, Request, Search, Split
+from otelkit.record.observed.splits import GAIN, MIN_NEW, SHORT, Chunk, Search, Split, Stamp
 
 WINDOW: Final = 96
 """Newest requests that are searched for a split; also the longest delay of a report."""
@@ -130,12 +130,12 @@ class Series:
         before, size = self._previous
         return before if size < max(SHORT, _ALIKE * length) else self.since
 
-    def observe_settled(self, requests: Sequence[Request]) -> None:
+    def observe_settled(self, stamps: Sequence[Stamp]) -> None:
         """Take some requests that have the settled value, while others are in the window."""
-        size = len(requests)
-        self._take({self.settled: size}, [self.settled] * size, requests)
+        size = len(stamps)
+        self._take({self.settled: size}, [self.settled] * size, stamps)
 
-    def observe(self, values: Sequence[ParameterValue], requests: Sequence[Request]) -> Moved | None:
+    def observe(self, values: Sequence[ParameterValue], stamps: Sequence[Stamp]) -> Moved | None:
         """Take some requests in order; what they prove, if anything.
 
         Args:
@@ -155,24 +155,24 @@ class Series:
             counts = dict.fromkeys(counts, 0)
             for key in keys:
                 counts[key] += 1
-        if not self._take(counts, keys, requests) or self._seen < self._judge_again_at:
+        if not self._take(counts, keys, stamps) or self._seen < self._judge_again_at:
             return None
         candidate = keys[-1] if size == 1 else max(counts, key=counts.__getitem__)
         if size > 1 and counts[candidate] < (self._regime.share(candidate) + GAIN / 2) * size:
             return None
         return self._judge(candidate, values[keys.index(candidate)])
 
-    def _take(self, counts: Mapping[Key, int], keys: Sequence[Key], requests: Sequence[Request]) -> bool:
+    def _take(self, counts: Mapping[Key, int], keys: Sequence[Key], stamps: Sequence[Stamp]) -> bool:
         """Whether any request in the window departs from the settled value."""
         size = len(keys)
         self._seen += size
-        self.latest = requests[-1][1]
+        self.latest = stamps[-1][0]
         if len(counts) == 1 and keys[-1] == self._running:
             self._run += size
         else:
             self._end_run(keys[-1])
             self._run = size if len(counts) == 1 else 1
-        self._chunks.append(Chunk(counts, size, keys, requests))
+        self._chunks.append(Chunk(counts, size, keys, stamps))
         self._width += size
         self._departed += size - counts.get(self.settled, 0)
         while self._width > WINDOW:

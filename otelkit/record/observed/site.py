@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from otelkit.model import UNSET, ParameterValue
 from otelkit.record.observed.series import Moved, Series
-from otelkit.record.observed.splits import Request
+from otelkit.record.observed.splits import Stamp
 
 HABIT: Final = 192
 """Requests for which a parameter must have varied to be known for it."""
@@ -20,6 +20,8 @@ requests: it costs ten times what ``==`` does."""
 MAX_SESSIONS: Final = 256
 """Sessions remembered, the newest ones."""
 
+Request = tuple[Mapping[str, ParameterValue], float, str]
+"""Parameters, Unix seconds, and session; a plain tuple, as one is made for most requests."""
 Found = list[tuple[str, Moved]]
 """Changes that are proven, with their parameter's name."""
 
@@ -107,26 +109,35 @@ class Site:
             if series.is_settled(value):
                 series.unapplied += 1
             else:
-                self._tell(series, name, (request,), found)
+                self._tell(series, name, (value,), (request[1:],), found)
         self._arrange()
         return found
 
     def _tell_doubted(self, found: Found) -> bool:
         """Tell the doubted parameters of the requests that wait; whether they need to be arranged anew."""
         waiting, self._waiting = self._waiting, []
+        stamps = [(at, session) for _, at, session in waiting]
+        if not self._is_habit and len(waiting) > 1:  # all but the newest have the settled values
+            for series in self._doubted.values():
+                series.observe_settled(stamps[:-1])
+            del waiting[:-1], stamps[:-1]
         changed = False
         for name, series in self._doubted.items():
-            if self._is_habit:
-                self._tell(series, name, waiting, found)
-            else:
-                if len(waiting) > 1:  # all but the newest have its settled value
-                    series.observe_settled(waiting[:-1])
-                self._tell(series, name, waiting[-1:], found)
+            self._tell(
+                series, name, [parameters.get(name, UNSET) for parameters, _, _ in waiting], stamps, found
+            )
             changed = changed or series.quiet
         return changed or (not self._is_habit and self._has_habit())
 
-    def _tell(self, series: Series, name: str, requests: Sequence[Request], found: Found) -> None:
-        moved = series.observe([parameters.get(name, UNSET) for parameters, _, _ in requests], requests)
+    def _tell(
+        self,
+        series: Series,
+        name: str,
+        values: Sequence[ParameterValue],
+        stamps: Sequence[Stamp],
+        found: Found,
+    ) -> None:
+        moved = series.observe(values, stamps)
         if moved is not None:
             found.append((name, moved))
 

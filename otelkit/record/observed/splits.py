@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from otelkit.model import ParameterValue
 from otelkit.record.observed.evidence import VARIED, bound, log_marginal
 from otelkit.record.observed.keys import Key
 from otelkit.record.observed.regime import Regime
@@ -46,8 +45,8 @@ _MAX_OUTLAST: Final = 80
 """Requests with the new value that are proof however long earlier runs were."""
 
 
-Request = tuple[Mapping[str, ParameterValue], float, str]
-"""Parameters, Unix seconds, and session of a request; a plain tuple, as one is made for most requests."""
+Stamp = tuple[float, str]
+"""Unix seconds and session of a request. Its parameters are not kept: they may be large."""
 
 
 @dataclass(slots=True)
@@ -57,7 +56,7 @@ class Chunk:
     counts: Mapping[Key, int]
     size: int
     keys: Sequence[Key]
-    requests: Sequence[Request]
+    stamps: Sequence[Stamp]
 
 
 @dataclass(slots=True)
@@ -153,7 +152,7 @@ class Search:
         return min(
             at
             for chunk in self.chunks[first:]
-            for key, (_, at, _) in zip(chunk.keys, chunk.requests, strict=True)
+            for key, (at, _) in zip(chunk.keys, chunk.stamps, strict=True)
             if key == new
         )
 
@@ -194,7 +193,7 @@ class Search:
         witnesses = {
             session
             for chunk in self.chunks[split.index :]
-            for key, (_, _, session) in zip(chunk.keys, chunk.requests, strict=True)
+            for key, (_, session) in zip(chunk.keys, chunk.stamps, strict=True)
             if key == new
         }
         if "" in witnesses or split.new >= _MAX_OUTLAST:

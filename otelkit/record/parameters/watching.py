@@ -282,7 +282,8 @@ def _read(path: Path) -> tuple[bytes, str]:
     except OSError as error:
         raise ConfigError([f"{path}: can't be read: {error.strerror or error}"]) from error
     written = datetime.datetime.fromtimestamp(found.st_mtime, datetime.UTC).isoformat(timespec="seconds")
-    return content, f"{path}, written {written} by {_owner(found.st_uid)}"
+    # The time last: where the text is cut for a label, that of the change says about the same.
+    return content, f"{_owner(found.st_uid)} wrote {path} at {written}"
 
 
 def _owner(uid: int) -> str:
