@@ -74,7 +74,10 @@ _SECRET_SHAPE: Final = re.compile(
     | (?i:\b(?:bearer|basic)\s+[A-Za-z0-9._~+/=-]{12,})
     | -----BEGIN[ ][A-Z ]*PRIVATE[ ]KEY
     | \b[a-z][a-z0-9+.-]*://[^\s/:@]*:[^\s/@]+@        # a password in an address
-    | (?i:\b(?:password|passwd|pwd|secret|api[_-]?key|access[_-]?key)\b["']?\s*[=:]\s*["']?[^\s"']{4,})
+    | (?i:[?&;\#](?:[\w.-]*[_-])?(?:token|key|sig|signature|secret|credential|password|auth)=[^\s&]{4,})
+    | \bhooks\.slack\.com/services/\w+ | /api/webhooks/\d+/[\w-]{16,}
+    | (?i:\b(?:password|passwd|pwd|secret|(?:api|access)[_-]?key|(?:access|refresh|id|auth)[_-]?token)\b
+        ["']?\s*[=:]\s*["']?[^\s"']{4,})
     """
 )
 _OWN_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{16} \(\d+ characters\)")

@@ -68,12 +68,26 @@ def test_tuning_parameters_are_not_taken_for_secrets(name: str) -> None:
         "-----BEGIN RSA PRIVATE KEY-----\nMIIE",
         "postgresql://chat:s3cret@db.internal/chat",
         "server=db;password=s3cret;timeout=3",
+        "https://models.internal/v1?model=m&access_token=abc123456789",
+        "https://account.blob.core.windows.net/weights?sv=2024&sig=AbCd%2FEf%3D",
+        "https://bucket.s3.amazonaws.com/m?X-Amz-Signature=deadbeefdeadbeef",
+        "https://hooks.slack.com/services/T000/B000/XXXXXXXXXXXX",
+        "refresh_token: abcdefgh",
     ],
 )
 def test_a_value_shaped_like_a_secret_is_hidden_wherever_it_is(secret: str) -> None:
     """If this fails, a key in an innocent parameter, or deep inside one, is exported."""
     for value in (secret, [secret], {"a": {"b": [1, secret]}}, {secret: 1}, ("x", {"y": secret})):
         assert secret not in canonical(RULES.exported("route", value))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["https://models.internal/v1?max_tokens=4096&model=m", "key=value pairs, one a line", "a#authors=b"],
+)
+def test_ordinary_text_stays(text: str) -> None:
+    """If this fails, addresses and prompts' templates read ``[redacted]``."""
+    assert RULES.exported("endpoint", text) == text
 
 
 def test_secrets_inside_values_are_hidden_by_their_key_and_the_rest_stays() -> None:
