@@ -35,7 +35,9 @@ def test_every_panel_is_drawn_in_a_browser(
 ) -> None:
     """A script error in one panel would leave the ones after it blank; a request would break offline use."""
     path = tmp_path / "page.html"
-    path.write_text(rendered(filled, documents(SPEC)[uid]), encoding="utf-8")
+    page = rendered(filled, documents(SPEC)[uid])
+    assert [one for one in data_of(page)["panels"] if one["problems"]] == []
+    path.write_text(page, encoding="utf-8")
     errors: list[str] = []
     requests: list[str] = []
     tab = browser.new_page(viewport={"width": 1500, "height": 900})

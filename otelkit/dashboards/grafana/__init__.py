@@ -13,6 +13,7 @@ from otelkit.dashboards.grafana.document import (
     panels_of,
 )
 from otelkit.dashboards.grafana.panels import Heatmap, NodeGraph, Table, TimeSeries, Trend
+from otelkit.dashboards.grafana.place import place
 from otelkit.dashboards.grafana.queries import PrometheusAnnotation, Target, TempoTarget
 
 __all__ = [
@@ -28,4 +29,5 @@ __all__ = [
     "dashboard_json",
     "dashboard_text",
     "panels_of",
+    "place",
 ]

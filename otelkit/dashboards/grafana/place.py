@@ -32,7 +32,7 @@ def place(document: dict[str, Any]) -> None:
     bottom = _flow([panel for panel in panels if "gridPos" not in panel], bottom, _HEIGHT)
     rows: list[Panel] = document.pop("rows", None) or []
     with_headings = any(row.get("showTitle") or row.get("collapse") or row.get("repeat") for row in rows)
-    ids = [panel.get("id") or 0 for panel in [*panels, *(one for row in rows for one in row["panels"])]]
+    ids = [int(panel.get("id") or 0) for panel in [*panels, *(one for row in rows for one in row["panels"])]]
     free = max(ids, default=0) + 1
     for row in rows:
         content: list[Panel] = row["panels"]

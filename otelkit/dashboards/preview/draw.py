@@ -45,11 +45,11 @@ def settings(panel: Mapping[str, Any], field: Field, ref: str) -> dict[str, Any]
     flat = {name: value for name, value in config.get("defaults", {}).items() if name != "custom"}
     flat |= {f"custom.{name}": value for name, value in config.get("defaults", {}).get("custom", {}).items()}
     for override in config.get("overrides", []):
-        matcher, wanted = override["matcher"]["id"], override["matcher"]["options"]
+        matcher, wanted = override["matcher"].get("id"), override["matcher"].get("options")
         if (matcher == "byName" and wanted in (field.name, field.title)) or (
             matcher == "byFrameRefID" and wanted == ref
         ):
-            flat |= {one["id"]: one["value"] for one in override["properties"]}
+            flat |= {one["id"]: one.get("value") for one in override.get("properties", [])}
     return flat
 
 

@@ -20,7 +20,7 @@ def events(
     step = span.step(24)
     known = Variables({**variables.texts, **span.built_in(step)})
     for one in document.get("annotations", {}).get("list", []):
-        if not one.get("enable") or not one.get("target", {}).get("expr"):
+        if not one.get("enable") or not (one.get("target") or {}).get("expr"):
             continue
         try:
             found = api.over(known.replace(one["target"]["expr"]), span.start, span.end, step)
@@ -34,6 +34,11 @@ def events(
             for at, value in series["values"]:
                 time = float(value) if one.get("useValueForTime") else float(at) * 1000
                 if span.start * 1000 <= time <= span.end * 1000:
-                    event = {"time": time, "title": title, "text": text, "color": one["iconColor"]}
+                    event = {
+                        "time": time,
+                        "title": title,
+                        "text": text,
+                        "color": one.get("iconColor") or "blue",
+                    }
                     found_events[(title, text, round(time))] = event
     return sorted(found_events.values(), key=lambda event: float(event["time"])), problems

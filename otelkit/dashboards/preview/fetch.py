@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -15,6 +16,7 @@ _POINTS_PER_COLUMN: Final = 15
 """Points over a panel's width of 24 columns: about what a screen of 1600 pixels shows."""
 _STEPS: Final = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION: Final = re.compile(r">?\s*(\d+(?:\.\d+)?)(ms|[smhd])")
 _MOST_EXEMPLARS: Final = 150
 
 
@@ -59,7 +61,9 @@ class PanelFrames:
 
 def fetch(panel: Mapping[str, Any], api: PrometheusApi, variables: Variables, span: Span) -> PanelFrames:
     """All frames of a panel, its transformations applied; what went wrong is said in ``problems``."""
-    step = span.step(int(panel.get("gridPos", {}).get("w", 12)), str(panel.get("interval") or ""))
+    step = span.step(
+        int(panel.get("gridPos", {}).get("w", 12)), variables.replace(str(panel.get("interval") or ""))
+    )
     known = Variables({**variables.texts, **span.built_in(step)})
     found = PanelFrames(step=step)
     targets = [target for target in panel.get("targets", []) if not target.get("hide")]
@@ -109,7 +113,6 @@ def _frames(
 
 
 def _seconds(text: str) -> float:
-    for unit in sorted(_UNITS, key=len, reverse=True):
-        if text.endswith(unit):
-            return float(text.removesuffix(unit)) * _UNITS[unit]
-    return 0.0
+    """Seconds of a duration such as ``>1m``; 0 for what is none."""
+    found = _DURATION.fullmatch(text.strip())
+    return float(found[1]) * _UNITS[found[2]] if found else 0.0

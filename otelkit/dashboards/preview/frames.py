@@ -99,20 +99,25 @@ def transform(
     """Apply a panel's transformations in order.
 
     Returns:
-        The frames, and the names of transformations that are not known here.
+        The frames, and the names of transformations that are not known here, or not with these settings.
     """
     unknown = []
     for one in transformations:
         if one.get("disabled"):
             continue
-        apply = _KNOWN.get(one["id"])
+        apply = _KNOWN.get(str(one.get("id")))
         if apply is None:
+            unknown.append(str(one.get("id")))
+            continue
+        try:
+            wanted = re.compile(one["filter"]["options"].strip("/")) if "filter" in one else None
+            chosen = [frame for frame in frames if wanted is None or wanted.search(frame.ref)]
+            made = apply(chosen, one.get("options") or {})
+        except (KeyError, TypeError, AttributeError, re.error):
+            # Settings that Grafana itself would not write.
             unknown.append(one["id"])
             continue
-        wanted = re.compile(one["filter"]["options"].strip("/")) if "filter" in one else None
-        chosen = [frame for frame in frames if wanted is None or wanted.search(frame.ref)]
-        others = [frame for frame in frames if frame not in chosen]
-        frames = [*others, *apply(chosen, one.get("options", {}))]
+        frames = [*(frame for frame in frames if frame not in chosen), *made]
     return frames, unknown
 
 

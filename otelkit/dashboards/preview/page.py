@@ -7,12 +7,14 @@ from datetime import datetime, tzinfo
 from typing import Any, Final
 
 from otelkit.dashboards.grafana import panels_of
-from otelkit.dashboards.preview.draw import draw
+from otelkit.dashboards.preview.draw import Drawn, draw
 from otelkit.dashboards.preview.events import events
-from otelkit.dashboards.preview.fetch import Span, fetch
+from otelkit.dashboards.preview.fetch import PanelFrames, Span, fetch
+from otelkit.dashboards.preview.foreign import whole
 from otelkit.dashboards.preview.prometheus import PrometheusApi
-from otelkit.dashboards.preview.variables import resolve
+from otelkit.dashboards.preview.variables import Variables, resolve
 from otelkit.echarts import shell
+from otelkit.errors import OtelkitError
 
 _SCRIPTS: Final = ("units.js", "charts.js", "page.js")
 _ALWAYS_FILLED: Final = frozenset({"row", "text", "stat"})
@@ -44,12 +46,10 @@ def render_preview(
         BackendUnreachable: Prometheus does not answer.
         UsageError: a variable was chosen that the dashboard does not have.
     """
+    document = whole(document)
     variables = resolve(document, api, span.start, span.end, chosen or {})
     marks, problems = events(document, api, variables, span)
-    panels = []
-    for panel in panels_of(document):
-        titled = {**panel, "title": variables.replace(panel.get("title", ""))}
-        panels.append(draw(titled, fetch(panel, api, variables, span), span))
+    panels = [_drawn(panel, api, variables, span) for panel in panels_of(document)]
     problems = [*variables.problems, *problems]
     with_data = [panel for panel in panels if panel["kind"] not in _ALWAYS_FILLED]
     if with_data and all(panel["empty"] for panel in with_data):
@@ -58,7 +58,7 @@ def render_preview(
         "otelkit.dashboards.preview",
         "preview.html.j2",
         scripts=_SCRIPTS,
-        title=document.get("title", ""),
+        title=document["title"],
         span=f"{_clock(span.start, zone)} to {_clock(span.end, zone)}",
         variables=list(variables.shown.items()),
         problems=problems,
@@ -73,6 +73,18 @@ def render_preview(
         ],
         data={"panels": panels, "annotations": marks},
     )
+
+
+def _drawn(panel: Mapping[str, Any], api: PrometheusApi, variables: Variables, span: Span) -> Drawn:
+    """One panel; a setting that is not as Grafana writes it costs its own panel, not the page."""
+    titled = {**panel, "title": variables.replace(panel["title"])}
+    try:
+        return draw(titled, fetch(panel, api, variables, span), span)
+    except OtelkitError:
+        raise
+    except Exception as error:
+        said = f"can't be drawn: {type(error).__name__}: {error}"
+        return draw(titled, PanelFrames(problems=[said]), span)
 
 
 def _clock(seconds: float, zone: tzinfo | None) -> str:
