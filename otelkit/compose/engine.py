@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-_ASKING_SECONDS: Final = 20.0
+_ASKING_SECONDS: Final = 60.0
 _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
 
 

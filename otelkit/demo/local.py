@@ -32,7 +32,7 @@ _FOLDERS: Final = ("logs", "prometheus", "alertmanager", "collector", "tempo", "
 _LOOK_EVERY_SECONDS: Final = 0.5
 _DEATHS_ALLOWED: Final = 3
 _WITHIN_SECONDS: Final = 120.0
-_ENDING_SECONDS: Final = 60.0
+_ENDING_SECONDS: Final = 120.0
 _NEEDED: Final = (layout.PROMETHEUS, layout.ANALYSER)
 """Without these there is no stack."""
 

@@ -100,7 +100,7 @@ class Program:
     command: Sequence[str]
     ready: Callable[[], bool]
     url: str
-    timeout: float = 60.0
+    timeout: float = 180.0
     """Seconds until it must be ready."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Added to this process' own."""
@@ -171,7 +171,7 @@ def programs(
             [str(program(layout.TEMPO.name)), "-target=all", f"-config.file={data / 'tempo' / 'tempo.yaml'}"],
             _answers(f"{ports.url('TEMPO_PORT')}/ready"),
             ports.url("TEMPO_PORT"),
-            timeout=120,
+            timeout=300,
         ),
         layout.COLLECTOR.name: lambda: Program(
             layout.COLLECTOR.name,
@@ -263,7 +263,7 @@ def _grafana(directory: Path, data: Path, settings: Settings, ports: Ports) -> P
         [str(binary), f"--homepath={share}"],
         _answers(f"{ports.url('GRAFANA_PORT')}/api/health"),
         ports.url("GRAFANA_PORT"),
-        timeout=120,
+        timeout=300,
         environment={
             "GF_PATHS_DATA": str(home / "data"),
             "GF_PATHS_LOGS": str(home / "log"),
@@ -293,7 +293,7 @@ def _model(settings: Settings, ports: Ports) -> Program:
         ],
         _answers(f"{ports.url('MODEL_PORT')}/health"),
         ports.url("MODEL_PORT"),
-        timeout=120,
+        timeout=300,
     )
 
 

@@ -34,7 +34,7 @@ mount -t overlay overlay -o "lowerdir={share}:/usr/share" /usr/share && exec {bi
 ' sh "$@"
 """
 
-pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(600)]
 
 
 @dataclass(frozen=True)
@@ -73,14 +73,14 @@ class Local:
 
     def until(self, what: Callable[[], bool]) -> None:
         """Wait until ``what`` holds; a server that is away for a moment does not answer yes."""
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 240
         while time.monotonic() < deadline:
             with contextlib.suppress(httpx.HTTPError):
                 if what():
                     return
             assert self.process.poll() is None, self.said()
             time.sleep(0.2)
-        pytest.fail(f"not within two minutes; the stack said:\n{self.said()}")
+        pytest.fail(f"not within four minutes; the stack said:\n{self.said()}")
 
 
 def _own_alertmanager(folder: Path) -> None:
@@ -119,7 +119,7 @@ def local(prometheus_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     finally:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(timeout=60)
+            process.wait(timeout=120)
         except subprocess.TimeoutExpired:
             process.kill()
 
@@ -204,7 +204,7 @@ def test_down_ends_everything(local: Local) -> None:
     pids = [part["pid"] for part in local.parts().values()]
     done = local.stack("down")
     assert done.returncode == 0, done.stderr
-    assert local.process.wait(timeout=30) == 0
+    assert local.process.wait(timeout=120) == 0
     assert not [pid for pid in pids if Path(f"/proc/{pid}/cmdline").exists()]
     assert local.stack("status").returncode == 1
     again = local.stack("down")
