@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
@@ -13,19 +11,26 @@ import yaml
 from otelkit import semconv
 from otelkit.query.promql import histogram_quantile
 from otelkit.rules.examples import Calls, counter, matching, not_matching
+from otelkit.rules.expectations import (
+    Clock,
+    Test,
+    gives,
+    label_matchers,
+    nothing,
+    of_service,
+    recorded,
+    whole_test,
+)
 from otelkit.rules.families import Distribution, Family, families, kind
 from otelkit.rules.generate import HEADER
 from otelkit.rules.objectives import levels, objectives
-from otelkit.spec import Duration, Matcher, Service, ServiceMetrics, Spec, escaped, parse_matchers
+from otelkit.spec import Duration, Service, ServiceMetrics, Spec, escaped, parse_matchers
 
-_DIGITS: Final = 1e-6
-"""promtool compares floats to the last bit, so both sides are rounded to this."""
 _SPREAD: Final = {1: 60, 2: 36, 3: 4}
 """Calls per scrape by bucket: P50, P95 and P99 fall into three different ones."""
 _PARTIAL_BOUNDS: Final = np.array([0.01, 0.02, 0.05, 0.1, np.inf])
 _ROLLOUT: Final = 300
 
-Test = dict[str, Any]
 _T = TypeVar("_T")
 _PART: Final = "part"
 """A label that keeps two sets of series of one service apart, as those of two processes are."""
@@ -77,19 +82,6 @@ def tested_part(spec: Spec) -> Spec:
     return spec.model_copy(update={"services": tuple(_once(spec.services, likeness))})
 
 
-@dataclass(frozen=True)
-class _Clock:
-    """Times of a scenario, in scrapes."""
-
-    spec: Spec
-
-    def scrapes(self, seconds: float) -> int:
-        return math.ceil(seconds / self.spec.scrape_interval.seconds)
-
-    def at(self, scrapes: int) -> str:
-        return str(Duration.of(scrapes * self.spec.scrape_interval.seconds))
-
-
 def _step(spec: Spec) -> Duration:
     """How often tests evaluate rules: seldom, to be quick, but at least once a window."""
     shortest = min(member.windows[0] for member, _ in _representatives(spec))
@@ -126,7 +118,7 @@ def _recorded(spec: Spec, comments: list[str]) -> Iterator[Test]:
 
 def _steady(spec: Spec, calls: Calls, failing: Calls | None) -> Iterator[Test]:
     """Quantiles, rates, errors and tokens of calls that end at a steady pace, a tenth of them failing."""
-    member, family, clock = calls.member, calls.family, _Clock(spec)
+    member, family, clock = calls.member, calls.family, Clock(spec)
     count = clock.scrapes(member.windows[-1].seconds + _step(spec).seconds) + 4
     shape = f"0+{{}}x{count}"
     series = calls.latency({index: 9 * number for index, number in _SPREAD.items()}, shape)
@@ -142,9 +134,9 @@ def _steady(spec: Spec, calls: Calls, failing: Calls | None) -> Iterator[Test]:
             value = _quantile(quantile, bounds)
             for window in member.windows:
                 name = semconv.recorded_quantile(quantile, str(window), distribution.quantity)
-                checks.append(_check(clock.at(count), name, member.name, value))
+                checks.append(recorded(clock.at(count), name, member.name, value))
     checks.append(
-        _check(
+        recorded(
             clock.at(count),
             semconv.RECORDED_P99,
             member.name,
@@ -157,14 +149,14 @@ def _steady(spec: Spec, calls: Calls, failing: Calls | None) -> Iterator[Test]:
     per_second = sum(_SPREAD.values()) / spec.scrape_interval.seconds
     for window in member.windows:
         checks.append(
-            _check(clock.at(count), f"{semconv.RECORDED_REQUESTS}{window}", member.name, share * per_second)
+            recorded(clock.at(count), f"{semconv.RECORDED_REQUESTS}{window}", member.name, share * per_second)
         )
         if member.tells_failures:
             checks.append(
-                _check(clock.at(count), f"{semconv.RECORDED_ERRORS}{window}", member.name, per_second)
+                recorded(clock.at(count), f"{semconv.RECORDED_ERRORS}{window}", member.name, per_second)
             )
             checks.append(
-                _check(clock.at(count), f"{semconv.RECORDED_ERROR_RATIO}{window}", member.name, 1 / share)
+                recorded(clock.at(count), f"{semconv.RECORDED_ERROR_RATIO}{window}", member.name, 1 / share)
             )
     for name, quantity in (
         (semconv.RECORDED_INPUT_TOKENS, "input_tokens"),
@@ -176,14 +168,15 @@ def _steady(spec: Spec, calls: Calls, failing: Calls | None) -> Iterator[Test]:
             series.append(counter(f"{tokens.metric}_sum", labels, 300, shape))
             expected = 300 / spec.scrape_interval.seconds
             checks += [
-                _check(clock.at(count), f"{name}{window}", member.name, expected) for window in member.windows
+                recorded(clock.at(count), f"{name}{window}", member.name, expected)
+                for window in member.windows
             ]
-    yield _test(spec, f"{member.name}: recorded values of steady calls", series, checks)
+    yield whole_test(spec, f"{member.name}: recorded values of steady calls", series, checks)
 
 
 def _interrupted(spec: Spec, calls: Calls) -> Test:
     """A restart and a gap: P99 is what it was before, and none while a window holds no scrape."""
-    member, clock = calls.member, _Clock(spec)
+    member, clock = calls.member, Clock(spec)
     window = member.windows[0]
     filled = clock.scrapes(window.seconds + _step(spec).seconds) + 2
     gap = filled + clock.scrapes(300)
@@ -192,33 +185,35 @@ def _interrupted(spec: Spec, calls: Calls) -> Test:
     value = _quantile(0.99, calls.bounds) * member.seconds_per_unit
     after_reset = 2 * filled + 1
     checks = [
-        _check(clock.at(filled), name, member.name, value),
-        _check(clock.at(filled + 2), name, member.name, value),
-        _check(clock.at(after_reset), name, member.name, value),
-        _check(clock.at(after_reset + gap), name, member.name, None),
-        _check(clock.at(after_reset + gap + filled), name, member.name, value),
-        _none(clock.at(after_reset + 2), f"{semconv.RECORDED_REQUESTS}{window}{_selector(member.name)} < 0"),
+        recorded(clock.at(filled), name, member.name, value),
+        recorded(clock.at(filled + 2), name, member.name, value),
+        recorded(clock.at(after_reset), name, member.name, value),
+        recorded(clock.at(after_reset + gap), name, member.name, None),
+        recorded(clock.at(after_reset + gap + filled), name, member.name, value),
+        nothing(
+            clock.at(after_reset + 2), f"{semconv.RECORDED_REQUESTS}{window}{of_service(member.name)} < 0"
+        ),
     ]
-    return _test(spec, f"{member.name}: a restart and a gap", calls.latency(_SPREAD, shape), checks)
+    return whole_test(spec, f"{member.name}: a restart and a gap", calls.latency(_SPREAD, shape), checks)
 
 
 def _idle(spec: Spec, calls: Calls) -> Test:
     """No traffic: no quantile, no ratio, and no alert."""
-    member, clock = calls.member, _Clock(spec)
+    member, clock = calls.member, Clock(spec)
     count = clock.scrapes(900)
     series = calls.latency(_SPREAD, f"1+0x{count}")
-    service = _selector(member.name)
+    service = of_service(member.name)
     checks = [
-        _none(clock.at(count), f"{semconv.recorded_quantile(0.99, str(member.windows[0]))}{service} >= 0"),
-        _none(clock.at(count), f"{semconv.RECORDED_ERROR_RATIO}{member.windows[0]}{service}"),
-        _none(clock.at(count), f"ALERTS{service}"),
+        nothing(clock.at(count), f"{semconv.recorded_quantile(0.99, str(member.windows[0]))}{service} >= 0"),
+        nothing(clock.at(count), f"{semconv.RECORDED_ERROR_RATIO}{member.windows[0]}{service}"),
+        nothing(clock.at(count), f"ALERTS{service}"),
     ]
-    return _test(spec, f"{member.name}: no traffic", series, checks)
+    return whole_test(spec, f"{member.name}: no traffic", series, checks)
 
 
 def _splits(spec: Spec, calls: Calls) -> Iterator[Test]:
     """P99 by a label: there for a few values, gone when there are too many."""
-    member, clock = calls.member, _Clock(spec)
+    member, clock = calls.member, Clock(spec)
     for label in member.split_by:
         window = member.windows[-1]
         count = clock.scrapes(window.seconds + _step(spec).seconds) + 2
@@ -228,19 +223,19 @@ def _splits(spec: Spec, calls: Calls) -> Iterator[Test]:
             for index in range(values):
                 one = Calls(member, calls.family, {**calls.labels, label: f"value{index}"})
                 series += one.latency(_SPREAD, f"0+{{}}x{count}")
-            query = f"count({name}{_selector(member.name)})"
+            query = f"count({name}{of_service(member.name)})"
             expected = float(values) if values <= spec.split_limit else None
-            yield _test(
+            yield whole_test(
                 spec,
                 f"{member.name}: {values} values of {label}",
                 series,
-                [_value(clock.at(count), query, expected)],
+                [gives(clock.at(count), query, expected)],
             )
 
 
 def _changes(spec: Spec) -> Iterator[Test]:
     """Two workers report one change: it counts once, for five minutes."""
-    clock = _Clock(spec)
+    clock = Clock(spec)
     first = clock.scrapes(60)
     count = clock.scrapes(_ROLLOUT + 180)
     labels = {"service": "example", "parameter": "max_tokens", "old": "8", "new": "24"}
@@ -248,17 +243,17 @@ def _changes(spec: Spec) -> Iterator[Test]:
     seen = first * spec.scrape_interval.seconds
     series = [
         {
-            "series": f"{metric}{{{_labels({**labels, 'instance': worker})}}}",
+            "series": f"{metric}{{{label_matchers({**labels, 'instance': worker})}}}",
             "values": f"_x{first} {seen:g}x{count}",
         }
         for worker in ("a", "b")
     ]
     query = f'{semconv.RECORDED_CHANGES}{{service="example",parameter="max_tokens"}}'
     checks = [
-        _value(clock.at(first + clock.scrapes(120)), f"sum({query})", 1.0),
-        _value(clock.at(first + clock.scrapes(_ROLLOUT + 60)), f"sum({query})", None),
+        gives(clock.at(first + clock.scrapes(120)), f"sum({query})", 1.0),
+        gives(clock.at(first + clock.scrapes(_ROLLOUT + 60)), f"sum({query})", None),
     ]
-    yield _test(spec, "a change that two workers report", series, checks)
+    yield whole_test(spec, "a change that two workers report", series, checks)
 
 
 def _objectives(spec: Spec, comments: list[str]) -> Iterator[Test]:
@@ -272,27 +267,31 @@ def _objectives(spec: Spec, comments: list[str]) -> Iterator[Test]:
         except ValueError as error:
             comments.append(f"objective {objective.slo.label} of {member.name}: {error}")
             continue
-        clock = _Clock(spec)
+        clock = Clock(spec)
         count = clock.scrapes(900)
         # Other objectives may break with this one, so only its own alerts are looked at.
         own = {"service": member.name, semconv.LABEL_SLO: objective.slo.label}
-        firing = f'count(ALERTS{{alertname="OtelkitErrorBudgetBurn",alertstate="firing",{_labels(own)}}})'
+        firing = (
+            f'count(ALERTS{{alertname="OtelkitErrorBudgetBurn",alertstate="firing",{label_matchers(own)}}})'
+        )
         number = float(len(objective.slo.alerts))
         title = f"{member.name}: objective {objective.slo.label}"
-        yield _test(
-            spec, f"{title} is kept", kept(f"0+{{}}x{count}"), [_value(clock.at(count), firing, None)]
+        yield whole_test(
+            spec, f"{title} is kept", kept(f"0+{{}}x{count}"), [gives(clock.at(count), firing, None)]
         )
         # The first to fire is the first to end, when its short window holds no broken call any more.
         first = objective.slo.alerts[0]
         over = count + clock.scrapes(first.short.seconds + 2 * _BURN_RATE_OVER + 2 * _step(spec).seconds)
         own |= {"windows": first.name}
-        first_firing = f'ALERTS{{alertname="OtelkitErrorBudgetBurn",alertstate="firing",{_labels(own)}}}'
+        first_firing = (
+            f'ALERTS{{alertname="OtelkitErrorBudgetBurn",alertstate="firing",{label_matchers(own)}}}'
+        )
         series = broken(f"0+{{}}x{count}") + kept(f"_x{count} 0+{{}}x{over - count}")
-        checks = [_value(clock.at(count), firing, number), _none(clock.at(over), first_firing)]
-        yield _test(spec, f"{title} is broken, and recovers", series, checks)
+        checks = [gives(clock.at(count), firing, number), nothing(clock.at(over), first_firing)]
+        yield whole_test(spec, f"{title} is broken, and recovers", series, checks)
         if slo.min_calls > 1:
-            checks = [_value(clock.at(clock.scrapes(minute * 60)), firing, None) for minute in (2, 4, 6)]
-            yield _test(spec, f"{title} is broken by one call", broken("0+{}x1", 1), checks)
+            checks = [gives(clock.at(clock.scrapes(minute * 60)), firing, None) for minute in (2, 4, 6)]
+            yield whole_test(spec, f"{title} is broken by one call", broken("0+{}x1", 1), checks)
 
 
 def _opposites(
@@ -348,17 +347,17 @@ def _levels(spec: Spec, comments: list[str]) -> Iterator[Test]:
         except ValueError as error:
             comments.append(f"alert {level.condition} of {member.name}: {error}")
             continue
-        clock = _Clock(spec)
+        clock = Clock(spec)
         pending = clock.scrapes(level.alert.for_.seconds / 2)
         count = clock.scrapes(level.window.seconds + level.alert.for_.seconds + 2 * _step(spec).seconds)
-        labels = _labels({"service": member.name, "condition": level.condition})
+        labels = label_matchers({"service": member.name, "condition": level.condition})
         firing = f'count(ALERTS{{alertstate="firing",{labels}}})'
         title = f"{member.name}: {level.condition}"
-        yield _test(
-            spec, f"{title}, not so", below(f"0+{{}}x{count}"), [_value(clock.at(count), firing, None)]
+        yield whole_test(
+            spec, f"{title}, not so", below(f"0+{{}}x{count}"), [gives(clock.at(count), firing, None)]
         )
-        checks = [_value(clock.at(pending), firing, None), _value(clock.at(count), firing, 1.0)]
-        yield _test(spec, f"{title}, so", above(f"0+{{}}x{count}"), checks)
+        checks = [gives(clock.at(pending), firing, None), gives(clock.at(count), firing, 1.0)]
+        yield whole_test(spec, f"{title}, so", above(f"0+{{}}x{count}"), checks)
 
 
 def _absences(spec: Spec, comments: list[str]) -> Iterator[Test]:
@@ -368,19 +367,19 @@ def _absences(spec: Spec, comments: list[str]) -> Iterator[Test]:
             continue
         try:
             calls = Calls(member, family)
-            clock = _Clock(spec)
+            clock = Clock(spec)
             there = clock.scrapes(900)
             series = calls.latency(_SPREAD, f"0+{{}}x{there} _x{clock.scrapes(1200)}")
         except ValueError as error:
             comments.append(f"absence of {member.name}: {error}")
             continue
-        labels = _labels({"alertname": "OtelkitServiceAbsent", "service": member.name})
+        labels = label_matchers({"alertname": "OtelkitServiceAbsent", "service": member.name})
         firing = f'count(ALERTS{{alertstate="firing",{labels}}})'
         checks = [
-            _value(clock.at(there), firing, None),
-            _value(clock.at(there + clock.scrapes(300 + 600 + 120)), firing, 1.0),
+            gives(clock.at(there), firing, None),
+            gives(clock.at(there + clock.scrapes(300 + 600 + 120)), firing, 1.0),
         ]
-        yield _test(spec, f"{member.name}: its metric vanishes", series, checks)
+        yield whole_test(spec, f"{member.name}: its metric vanishes", series, checks)
 
 
 def _member(spec: Spec, family: Family, names: tuple[str, ...]) -> ServiceMetrics:
@@ -392,40 +391,3 @@ def _quantile(quantile: float, bounds: Any) -> float:
     for index, number in _SPREAD.items():
         counts[index] += number
     return float(histogram_quantile(quantile, bounds, np.cumsum(counts)[None, :])[0])
-
-
-def _check(at: str, series: str, service: str, expected: float | None) -> Test:
-    """That a recorded series of a service has a value; that it is not there where None."""
-    return _value(at, f"sum by (service) ({series}{_selector(service)})", expected, service)
-
-
-def _value(at: str, query: str, expected: float | None, service: str = "") -> Test:
-    if expected is None:
-        return _none(at, query)
-    labels = f"{{{_labels({'service': service})}}}" if service else "{}"
-    return {
-        "expr": f"round({query}, {_DIGITS:g})",
-        "eval_time": at,
-        "exp_samples": [{"labels": labels, "value": math.floor(expected / _DIGITS + 0.5) / (1 / _DIGITS)}],
-    }
-
-
-def _none(at: str, query: str) -> Test:
-    return {"expr": query, "eval_time": at, "exp_samples": []}
-
-
-def _selector(service: str) -> str:
-    return f"{{{_labels({'service': service})}}}"
-
-
-def _labels(labels: dict[str, str]) -> str:
-    return ",".join(str(Matcher(label, "=", value)) for label, value in labels.items())
-
-
-def _test(spec: Spec, name: str, series: list[dict[str, str]], checks: list[Test]) -> Test:
-    return {
-        "name": name,
-        "interval": str(spec.scrape_interval),
-        "input_series": series,
-        "promql_expr_test": checks,
-    }
