@@ -77,7 +77,7 @@ class Fleet:
     def __init__(self, settled: Iterable[Settled]) -> None:
         self._places: dict[Place, dict[Target, list[Settled]]] = {}
         for one in settled:
-            if one.since <= 0:  # written to a file for good, and no longer so
+            if not one.since:  # written to a file for good, and no longer so
                 continue
             self._places.setdefault(one.place, {}).setdefault(one.target, []).append(one)
         for processes in self._places.values():
