@@ -18,7 +18,7 @@ from otelkit.cli.options import (
     prometheus_option,
     spec_option,
 )
-from otelkit.errors import OtelkitError, UsageError
+from otelkit.errors import ConfigError, OtelkitError, UsageError
 from otelkit.spec import Spec
 
 _FINDING: Final = 3
@@ -216,18 +216,28 @@ def _named(uid: str, known: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    from otelkit.dashboards import refused_by_grafana, uid_of
+
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{path}: can't be read: {error.strerror}") from None
     except ValueError as error:
         raise UsageError(f"{path}: is no JSON: {error}") from None
-    if not isinstance(document, dict) or not isinstance(document.get("panels"), list):
+    panels = document.get("panels") if isinstance(document, dict) else None
+    if not isinstance(panels, list) or not all(isinstance(panel, dict) for panel in panels):
         raise UsageError(
             f"{path}: is no dashboard: it has no list of panels", hint="Export it from Grafana as JSON."
         )
-    document.setdefault("uid", path.stem)
-    return document
+    made: dict[str, Any] = {
+        **document,
+        "uid": document.get("uid") or uid_of(path.stem),
+        "title": document.get("title") or path.stem,
+    }
+    problems = [f"{path}: {problem}" for problem in refused_by_grafana(made)]
+    if problems:
+        raise ConfigError(problems)
+    return made
 
 
 def _variables(chosen: Iterable[str]) -> dict[str, list[str]]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from otelkit.dashboards.generate import documents, generate
 from otelkit.dashboards.grafana import dashboard_json, dashboard_text
 from otelkit.dashboards.lint import lint
-from otelkit.dashboards.load import UserDashboard, load_dashboards
+from otelkit.dashboards.load import UserDashboard, load_dashboards, refused_by_grafana, uid_of
 from otelkit.dashboards.queries import findings_at, unknown_metrics
 
 __all__ = [
@@ -18,5 +18,7 @@ __all__ = [
     "generate",
     "lint",
     "load_dashboards",
+    "refused_by_grafana",
+    "uid_of",
     "unknown_metrics",
 ]

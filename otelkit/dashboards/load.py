@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from grafanalib import core as g
 
-from otelkit.dashboards.grafana import dashboard_json
+from otelkit.dashboards.grafana import dashboard_json, panels_of
 from otelkit.errors import ConfigError, UsageError
 
 SUFFIX: Final = ".dashboard.py"
@@ -62,7 +62,7 @@ def load_dashboards(directory: Path, *, taken: Iterable[str] = ()) -> list[UserD
     for path in paths:
         name = path.relative_to(directory).as_posix().removesuffix(SUFFIX)
         try:
-            document = _document(path, default_uid=_uid(name))
+            document = _document(path, default_uid=uid_of(name))
         except ConfigError as error:
             problems += error.problems
             continue
@@ -107,7 +107,7 @@ def _document(path: Path, *, default_uid: str) -> dict[str, Any]:
         raise ConfigError([f"{path}: `dashboard` can't be written as JSON: {_words(error)}"]) from None
     if document.get("uid") in (None, ""):
         document["uid"] = default_uid
-    problems = [f"{path}: {problem}" for problem in _refused_by_grafana(document)]
+    problems = [f"{path}: {problem}" for problem in refused_by_grafana(document)]
     if problems:
         raise ConfigError(problems)
     return document
@@ -124,18 +124,18 @@ def _running(path: Path) -> Iterator[None]:
         sys.path.pop(0)
 
 
-def _refused_by_grafana(document: dict[str, Any]) -> Iterator[str]:
+def refused_by_grafana(document: dict[str, Any]) -> Iterator[str]:
     """Values that JSON can hold and Grafana refuses, or takes for something else."""
     title, uid = document.get("title"), document["uid"]
     if not isinstance(title, str) or not title.strip():
         yield f"the dashboard's title is {title!r}; give it a text"
     if not isinstance(uid, str) or not uid or len(uid) > _LONGEST_UID or _NOT_IN_UIDS.search(uid):
         yield f"uid {uid!r}: Grafana takes up to {_LONGEST_UID} letters, digits, - and _"
-    for panel in [*document["panels"], *(one for row in document["panels"] for one in row.get("panels", []))]:
-        if not isinstance(panel.get("title", ""), str):
+    for panel in panels_of(document):
+        if not isinstance(panel.get("title") or "", str):
             yield f"panel {panel['title']!r}: its title is no text"
-        for target in panel.get("targets", []):
-            if not isinstance(target.get("expr", ""), str):
+        for target in panel.get("targets") or []:
+            if not isinstance(target.get("expr") or "", str):
                 yield f"panel {panel.get('title')!r}: query {target['expr']!r} is no text"
     try:
         json.dumps(document, ensure_ascii=False).encode()
@@ -158,5 +158,6 @@ def _line(error: BaseException, path: Path) -> int:
     return next((frame.lineno or 1 for frame in reversed(frames) if frame.filename == str(path)), 1)
 
 
-def _uid(name: str) -> str:
+def uid_of(name: str) -> str:
+    """A uid from a file's name."""
     return _NOT_IN_UIDS.sub("-", name).strip("-")[:_LONGEST_UID] or "dashboard"

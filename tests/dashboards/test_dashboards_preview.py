@@ -161,6 +161,9 @@ def test_a_browser_that_fails(tmp_path: Path) -> None:
         (["missing.json"], "missing.json: can't be read"),
         (["broken.json"], "broken.json: is no JSON"),
         (["other.json"], "other.json: is no dashboard"),
+        (["texts.json"], "texts.json: is no dashboard"),
+        (["outside.json"], "outside.json: uid '../../x': Grafana takes"),
+        (["number.json"], "number.json: the dashboard's title is 5"),
     ],
 )
 def test_bad_names_of_dashboards(
@@ -170,8 +173,12 @@ def test_bad_names_of_dashboards(
     monkeypatch.chdir(tmp_path)
     Path("broken.json").write_text("{")
     Path("other.json").write_text("[]")
+    Path("texts.json").write_text('{"panels": ["x"]}')
+    Path("outside.json").write_text('{"uid": "../../x", "panels": []}')
+    Path("number.json").write_text('{"title": 5, "panels": []}')
     result = CliRunner().invoke(cli, ["dashboards", "preview", *names])
-    assert isinstance(result.exception, UsageError)
+    assert isinstance(result.exception, OtelkitError)
+    assert result.exception.exit_code == 2
     assert message in str(result.exception)
 
 
