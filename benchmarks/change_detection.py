@@ -7,11 +7,11 @@ report, and the settled values that are scraped from them every 15 s, are merged
 Prometheus, and compared with what was really done.
 
 A change counts as found when the merged list has its parameter with its old and new value, first seen between
-its start and the end of its rollout, or the first request that carried it, with slack: 60 s, or three times the
-mean time between a worker's requests where that is longer. Everything else in the list is a false alarm, as is
-a second entry for one change. The delay counts the requests that carried
-the new value until a worker reports it: those of that worker, and in the whole fleet; a change that only the
-fleet shows has none. Kinds beginning with "nothing" have no change; all of their reports are false alarms.
+its start and the end of its rollout, or the first request that carried it, with slack: 60 s, or three times
+the mean time between a worker's requests where that is longer. Everything else in the list is a false alarm,
+as is a second entry for one change. The delay counts the requests that carried the new value until a worker
+reports it: those of that worker, and in the whole fleet; a change that only the fleet shows has none. Kinds
+beginning with "nothing" have no change; all of their reports are false alarms.
 
 Progress goes to stderr. The last thing on stdout is one JSON object; ``bars`` has the goals and whether they
 were reached.
@@ -41,19 +41,20 @@ EXACTLY_ONE: Final = 0.99
 COST_NS: Final = 2000
 LIMITS: Final = (
     "A process that serves one session after the other, each with a value of its own, can't be told from "
-    "one whose parameter changes, until it has seen a few sessions: it reports a change once or twice "
-    "(nothing/long_runs, reports_alone), and withdraws it from the list once it knows. Where calls tell "
-    "their session it reports none (nothing/long_runs_told). A change at a site that was used a dozen times "
-    "before it (rarely_used) is the same thing seen from the other side. A change that comes with new "
-    "processes (deploy/new_value) is known from the settled values alone, and has no delay in requests. Of a "
-    "change of shares, the moment is known to about 15 requests, and below 30 percentage points it is not "
-    "looked for."
+    "one whose parameter changes, until it has seen a few sessions: about one in two reports a change "
+    "(nothing/long_runs, reports_alone), and takes it back once it knows; it does not where several sessions "
+    "in a row had one value, and several after them another (nothing/runs_of_any_length). Where calls tell "
+    "their session hardly any reports one (nothing/long_runs_told). A change at a site that was used less than "
+    "about eight times before it (some of rarely_used) is the same thing seen from the other side. A change "
+    "that comes with new processes (deploy/new_value) is known from the settled values alone, and has no delay "
+    "in requests. Of a change of shares, the moment is known to about 15 requests, and below 30 percentage "
+    "points it is not looked for."
 )
 
 
 def cost_ns(draw: Draw, requests: int = 20_000) -> dict[str, float]:
-    """CPU time of ``observe`` per request beyond that of an empty loop, ns. The least of seven runs counts: what
-    else runs on the machine only adds to it."""
+    """CPU time of ``observe`` per request beyond that of an empty loop, ns. The least of seven runs counts:
+    what else runs on the machine only adds to it."""
     rng = random.Random(1)
     drawn = [draw(rng, 0, number) for number in range(requests)]
     times = []

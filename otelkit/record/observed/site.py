@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final
@@ -47,7 +48,7 @@ class Site:
         self.evicted = 0
         """Parameters that made room for others, or that there was no room for."""
         self._forgotten = 0
-        self.sessions: dict[str, int] = {}
+        self.sessions: OrderedDict[str, int] = OrderedDict()
         """The newest sessions, and the number of the request that each began with."""
         self.unapplied = 0
         """Requests in which quiet parameters had their settled value that they have not been told of yet."""
@@ -63,7 +64,7 @@ class Site:
         if session and session not in self.sessions:
             self.sessions[session] = self.requests
             if len(self.sessions) > MAX_SESSIONS:
-                del self.sessions[next(iter(self.sessions))]
+                self.sessions.popitem(last=False)
         self.requests += 1
         try:
             if self._doubted:
