@@ -77,8 +77,9 @@ def test_capacity_is_what_busy_callers_get(latency: float, expected: float) -> N
         begin = time.monotonic()
         found = asyncio.run(measure(url, seconds=1.0, seed=1, callers=2))
         took = time.monotonic() - begin
-    assert found.requests_per_second == pytest.approx(expected, rel=0.4)
-    assert took < 4.5
+    # Never more than the service gives; how much less depends on what else the machine does.
+    assert 0.3 * expected <= found.requests_per_second <= 1.05 * expected
+    assert took < 30.0, "the answers of a machine that hangs take a minute"
 
 
 def test_failing_service_is_not_taken_for_a_fast_one() -> None:
