@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from stack_engine import IMAGES, PORTS, ROOT, Stack, docker
+from stack_engine import IMAGES, PORTS, ROOT, Stack
 
 
 @pytest.fixture(scope="session")
@@ -54,6 +54,3 @@ def stack(engine: None, model_path: Path, tmp_path_factory: pytest.TempPathFacto
         yield running
     finally:
         running.compose("down", "--volumes", "--timeout", "2")
-
-
-__all__ = ["docker"]

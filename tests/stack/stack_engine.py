@@ -92,7 +92,7 @@ class Stack:
             **{name: str(port) for name, port in zip(PORTS, ports, strict=True)},
             "COMPOSE_PROFILES": "demo,alerts",
             "OTELKIT_MODEL_FILE": str(model),
-            "OTELKIT_DEMO_RATE": "3",
+            "OTELKIT_DEMO_RATE": "0",
             "OTELKIT_DASHBOARDS": str(ROOT / "dashboards"),
             "OTELKIT_TEST_WEBHOOK": str(HERE / "webhook.py"),
         }
@@ -122,7 +122,8 @@ class Stack:
 
     def containers(self) -> dict[str, dict[str, Any]]:
         """Service -> what the engine says of its container."""
-        ids = self.compose("ps", "--all", "--quiet").split()
+        of_project = f"label=com.docker.compose.project={self.project}"
+        ids = docker("ps", "--all", "--quiet", "--filter", of_project).split()
         found = json.loads(docker("inspect", *ids)) if ids else []
         return {one["Config"]["Labels"]["com.docker.compose.service"]: one for one in found}
 
