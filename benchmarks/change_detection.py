@@ -44,11 +44,11 @@ LIMITS: Final = (
     "one whose parameter changes, until it has seen a few sessions: about one in two reports a change "
     "(nothing/long_runs, reports_alone), and takes it back once it knows; it does not where several sessions "
     "in a row had one value, and several after them another (nothing/runs_of_any_length). Where calls tell "
-    "their session hardly any reports one (nothing/long_runs_told). A change at a site that was used less than "
-    "about eight times before it (some of rarely_used) is the same thing seen from the other side. A change "
-    "that comes with new processes (deploy/new_value) is known from the settled values alone, and has no delay "
-    "in requests. Of a change of shares, the moment is known to about 15 requests, and below 30 percentage "
-    "points it is not looked for."
+    "their session hardly any reports one (nothing/long_runs_told). A change at a site that was used less "
+    "than about eight times before it (some of rarely_used) is the same thing seen from the other side. A "
+    "change that comes with new processes (deploy/new_value) is known from the settled values alone, and has "
+    "no delay in requests. Of a change of shares, the moment is known to about 15 requests, and below 30 "
+    "percentage points it is not looked for."
 )
 
 

@@ -172,7 +172,8 @@ class Series:
         else:
             self._end_run(keys[-1])
             self._run = size if len(counts) == 1 else 1
-        self._chunks.append(Chunk(counts, size, keys, stamps))
+        if not (len(counts) == 1 and self._chunks and self._chunks[-1].extend(counts, keys, stamps)):
+            self._chunks.append(Chunk(counts, size, keys, stamps))
         self._width += size
         self._departed += size - counts.get(self.settled, 0)
         while self._width > WINDOW:

@@ -41,6 +41,8 @@ _WITNESSES: Final = 3
 """Sessions that must have the new value, where calls tell their session."""
 _SESSIONS: Final = 12
 """Sessions that there must have been with the old or the new value."""
+_LONGEST: Final = 16
+"""Requests of a run that are kept as one."""
 _MAX_OUTLAST: Final = 80
 """Requests with the new value that are proof however long earlier runs were."""
 
@@ -51,12 +53,22 @@ Stamp = tuple[float, str]
 
 @dataclass(slots=True)
 class Chunk:
-    """One request of a young series, several of an old one."""
+    """One request of a young series, or a run of one value; several requests of an old one."""
 
     counts: Mapping[Key, int]
     size: int
     keys: Sequence[Key]
     stamps: Sequence[Stamp]
+
+    def extend(self, counts: Mapping[Key, int], keys: Sequence[Key], stamps: Sequence[Stamp]) -> bool:
+        """Take further requests if all, these and those, have one value: a split within a run proves less
+        than one at its beginning. Returns whether they were taken."""
+        size = self.size + len(keys)
+        if size > _LONGEST or len(self.counts) > 1 or self.counts.keys() != counts.keys():
+            return False
+        self.counts, self.size = dict.fromkeys(counts, size), size
+        self.keys, self.stamps = [*self.keys, *keys], [*self.stamps, *stamps]
+        return True
 
 
 @dataclass(slots=True)
