@@ -62,6 +62,15 @@ def test_a_mistake_is_told_with_file_line_and_key(name: str, text: str, problem:
     assert caught.value.problems[0].startswith(problem)
 
 
+@pytest.mark.parametrize("value", ["2026-99-99", "[1, 2026-99-99]", "{deep: 2026-99-99}"])
+def test_a_value_that_yaml_makes_no_date_of_is_told_with_line_and_key(value: str) -> None:
+    """If this fails, a typo in a file of a hundred lines is told without saying where."""
+    with pytest.raises(ConfigError) as raised:
+        parse(Path("chat.yaml"), f"max_tokens: 1\nwhen: {value}\n".encode())
+    (problem,) = raised.value.problems
+    assert problem.startswith("chat.yaml:2: when") and "2026-99-99" in problem
+
+
 def test_bytes_that_are_no_text_and_files_that_are_too_large_are_refused() -> None:
     """If this fails, a wrong file crashes the reload or fills the memory."""
     with pytest.raises(ConfigError, match=r"p\.yaml:2: is not UTF-8"):

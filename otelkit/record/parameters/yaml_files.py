@@ -26,6 +26,7 @@ def read_yaml(text: str) -> tuple[Any, dict[str, int]]:
         _Counter().count(root)
         lines: dict[str, int] = {}
         _lines(root, "", lines)
+        _check_scalars(root, "", yaml.SafeLoader(""))
         return loader.construct_document(root), lines
     except (ProblemError, RecursionError):
         raise
@@ -37,6 +38,24 @@ def read_yaml(text: str) -> tuple[Any, dict[str, int]]:
         raise ProblemError(f"is not YAML: {error.reason}: {error.character!r}", line=line) from error
     except Exception as error:  # PyYAML lets through what int(), float() and date() raise on odd scalars
         raise ProblemError(f"is not YAML: {' '.join(str(error).split())}") from error
+
+
+def _check_scalars(node: yaml.Node, key: str, loader: yaml.SafeLoader) -> None:
+    """Say which value it is that PyYAML can't make a number or a date of, as ``2026-99-99``."""
+    if isinstance(node, yaml.ScalarNode):
+        try:
+            loader.construct_object(node)
+        except yaml.YAMLError:
+            raise
+        except Exception as error:
+            text = f"{node.value[:40]!r}: {' '.join(str(error).split())}; put it in quotes if it is text"
+            raise ProblemError(text, line=node.start_mark.line + 1, key=key) from error
+    elif isinstance(node, yaml.MappingNode):
+        for name, value in node.value:
+            _check_scalars(value, f"{key}.{name.value}" if key else str(name.value), loader)
+    elif isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _check_scalars(item, key, loader)
 
 
 class _Counter:
