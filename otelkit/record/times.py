@@ -12,10 +12,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-_BITS: Final = 64
 _BYTES: Final = 8
 _LIMIT: Final = 1 << 63
-_SIGN: Final = _LIMIT.to_bytes(_BYTES, "little")
 
 
 def shifted(times: Sequence[int], by: int) -> array[int]:
@@ -30,21 +28,22 @@ def shifted(times: Sequence[int], by: int) -> array[int]:
         raise OverflowError(f"times up to {times[-1] + by} ns after 1970 make no sense: see to the clock")
     offset = _repeated(abs(by).to_bytes(_BYTES, "little"), len(times))
     together = int.from_bytes(little_endian(array("Q", times)), "little")
-    return _split(together + offset if by >= 0 else together - offset, len(times))
+    moved = together + offset if by >= 0 else together - offset
+    return _array(moved.to_bytes(_BYTES * len(times), "little"))
 
 
 def gaps(times: array[int]) -> array[int]:
-    """Each of ``times`` but the first, less the one before it; 0 where a time lies before that one."""
+    """Each of ``times``, below 2**63, less the one before it; 0 where it lies before that one."""
     count = len(times) - 1
     if count < 1:
         return array("Q")
-    together = int.from_bytes(little_endian(times), "little")
-    later, earlier = together >> _BITS, together & ((1 << _BITS * count) - 1)
-    # A bit more in each place keeps a negative difference from borrowing from the next.
-    signs = _repeated(_SIGN, count)
-    difference = (later | signs) - earlier
-    if difference & signs == signs:
-        return _split(difference ^ signs, count)
+    raw = little_endian(times)
+    difference = int.from_bytes(raw[_BYTES:], "little") - int.from_bytes(raw[:-_BYTES], "little")
+    if difference >= 0:
+        found = difference.to_bytes(_BYTES * count, "little")
+        # A negative one has borrowed from the next, and has its highest bit set.
+        if found[_BYTES - 1 :: _BYTES].isascii():
+            return _array(found)
     return array("Q", [max(0, end - begin) for begin, end in pairwise(times)])
 
 
@@ -56,9 +55,9 @@ def little_endian(values: array[int] | array[float]) -> bytes:
     return values.tobytes()
 
 
-def _split(together: int, count: int) -> array[int]:
+def _array(raw: bytes) -> array[int]:
     times = array("Q")
-    times.frombytes(together.to_bytes(_BYTES * count, "little"))
+    times.frombytes(raw)
     if sys.byteorder == "big":
         times.byteswap()
     return times
