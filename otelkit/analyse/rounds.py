@@ -41,6 +41,8 @@ class Limits:
     """The newest changes of all services together that are kept."""
     services: int = 8
     """Services with due changes that are analysed in one round; the others wait for the next."""
+    seconds: float = 10.0
+    """Time after which a round begins with no further service."""
     rivals: int = 40
     """Changes of a service, the newest, that are weighed against each other."""
     keep_seconds: float = 6 * 3600.0
@@ -120,21 +122,18 @@ class Analyser:
         kept = self._kept(found, end)
         due = [name for name, some in kept.items() if any(self._is_due(one, end) for one in some)]
         due.sort(key=lambda name: -max(one.first_seen for one in kept[name] if self._is_due(one, end)))
-        if due:
-            self._analyse(due[: self._limits.services], kept, found, end)
+        self._publish(kept, end, len(due))
+        done = self._analyse(due[: self._limits.services], kept, found, end) if due else 0
         self._remember_p99(kept, now)
+        self._publish(kept, end, len(due) - done)
+        return self.state
+
+    def _publish(self, kept: Mapping[str, Sequence[ParameterChange]], end: float, waiting: int) -> None:
         judgements = {name: tuple(map(self._judgement, some)) for name, some in kept.items()}
         self._movements = {
             name: self._movements.get(name, Movement()).with_causes(some) for name, some in judgements.items()
         }
-        self.state = State(
-            judgements=judgements,
-            movements=self._movements,
-            data_until=end,
-            step=self._step,
-            waiting=max(0, len(due) - self._limits.services),
-        )
-        return self.state
+        self.state = State(judgements, self._movements, data_until=end, step=self._step, waiting=waiting)
 
     def _kept(self, found: Sequence[ParameterChange], end: float) -> dict[str, list[ParameterChange]]:
         """The newest changes of each service, oldest first, without those of which nothing can be said."""
@@ -181,57 +180,67 @@ class Analyser:
 
     def _analyse(
         self,
-        services: Iterable[str],
+        services: Sequence[str],
         kept: Mapping[str, Sequence[ParameterChange]],
         found: Sequence[ParameterChange],
         end: float,
-    ) -> None:
+    ) -> int:
+        """Look at the due changes of services; how many of them there was time for."""
         start = end - math.floor(reading.span_seconds(self._step) / self._step) * self._step
         names = self._source.service_names(start, end)
         read = reading.Reading(self._source, start, end, self._step, names)
-        for service in services:
-            due = [change for change in kept[service] if self._is_due(change, end)]
+        began = time.monotonic()
+        for number, service in enumerate(services):
+            if number and time.monotonic() - began > self._limits.seconds:
+                return number
             rivals = [one for one in found if one.service == service and one.first_seen > start]
-            try:
-                panel = read.panel(service, self._spec)
-                explanation = explain(panel, service, rivals[-self._limits.rivals :])
-            except BackendUnreachable:
-                raise
-            except DataError as error:
-                explanation = _nothing_read(service, due, error)
-            except Exception:
-                # One service's data must not keep the others' verdicts back.
-                logger.exception("%s: the analysis failed; its verdicts stay as they are", service)
-                self._watcher.fault(service)
-                for change in due:
-                    self._known[change.id] = replace(self._judgement(change), looked_until=end)
-                continue
-            else:
-                self._remember_latency(service, panel)
+            explanation = self._explain(service, read, rivals[-self._limits.rivals :])
+            due = [change for change in kept[service] if self._is_due(change, end)]
             self._look(service, due, explanation, end)
+            self._publish(kept, end, len(services) - number - 1)
+        return len(services)
+
+    def _explain(
+        self, service: str, read: reading.Reading, rivals: Sequence[ParameterChange]
+    ) -> Explanation | str:
+        """What is found; a sentence where nothing can be."""
+        try:
+            panel = read.panel(service, self._spec)
+            explanation = explain(panel, service, rivals)
+        except BackendUnreachable:
+            raise
+        except DataError as error:
+            return f"Nothing could be read: {error.message}."
+        except Exception:
+            # One service's data must not keep the others' verdicts back.
+            logger.exception("%s: the analysis failed", service)
+            self._watcher.fault(service)
+            return "The analysis failed; the analyser's log has the error."
+        self._remember_latency(service, panel)
+        return explanation
 
     def _look(
-        self, service: str, due: Sequence[ParameterChange], explanation: Explanation, end: float
+        self, service: str, due: Sequence[ParameterChange], found: Explanation | str, end: float
     ) -> None:
-        findings = {finding.change.id: finding for finding in explanation.findings}
+        why = found if isinstance(found, str) else "More changes came at once than are weighed together."
+        findings = () if isinstance(found, str) else found.findings
+        known = {finding.change.id: finding for finding in findings}
         for change in due:
             before = self._judgement(change)
-            if change.id not in findings:  # more rivals than are weighed
-                self._known[change.id] = replace(before, looked_until=end)
-                continue
+            finding = known.get(change.id) or Finding(change, Verdict.CANNOT_SEPARATE, why)
             # Placebos are for a page that draws them, and weigh most of what is kept of a change.
-            finding = replace(findings[change.id], placebo_effects=None)
-            after = looks.look(before, finding, end, self._step)
+            after = looks.look(before, replace(finding, placebo_effects=None), end, self._step)
             if looks.flipped(before, after):
                 self._watcher.flipped(service, before.verdict, after.verdict)
                 logger.info("%s: %s: %s, before that %s", service, change.id, after.verdict, before.verdict)
             self._known[change.id] = after
-        self._movements[service] = replace(
-            self._movements.get(service, Movement()),
-            p99_before=explanation.p99_before,
-            p99_after=explanation.p99_after,
-            unexplained=explanation.unexplained_seconds,
-        )
+        if not isinstance(found, str):
+            self._movements[service] = replace(
+                self._movements.get(service, Movement()),
+                p99_before=found.p99_before,
+                p99_after=found.p99_after,
+                unexplained=found.unexplained_seconds,
+            )
 
     def _remember_latency(self, service: str, panel: Panel) -> None:
         """P99 at the end of the series, for where nothing is recorded."""
@@ -245,11 +254,3 @@ class Analyser:
         for service, value in reading.p99_now(self._api, self._spec, services, now).items():
             movement = self._movements.get(service, Movement())
             self._movements[service] = replace(movement, p99_now=value)
-
-
-def _nothing_read(service: str, due: Sequence[ParameterChange], error: DataError) -> Explanation:
-    """What can be said where a service has no series: that there is no saying."""
-    findings = tuple(
-        Finding(change, Verdict.CANNOT_SEPARATE, f"Nothing could be read: {error.message}.") for change in due
-    )
-    return Explanation(service, math.nan, math.nan, findings)

@@ -114,10 +114,11 @@ def test_a_change_is_seen_and_judged(stack: Stack) -> None:
     assert stack.query(f'{semconv.METRIC_CAUSAL_NODE}{{service="chat",id="p99"}}')
 
 
-@pytest.mark.parametrize(
-    "killed", [*((name,) for name in sorted(RUNNING - {"webhook"})), tuple(sorted(RUNNING))]
-)
-def test_it_heals_when_killed(stack: Stack, killed: tuple[str, ...]) -> None:
+KILLED = [*([name] for name in sorted(RUNNING - {"webhook"})), sorted(RUNNING)]
+
+
+@pytest.mark.parametrize("killed", KILLED, ids=lambda names: names[0] if len(names) == 1 else "all")
+def test_it_heals_when_killed(stack: Stack, killed: list[str]) -> None:
     """A crash would need somebody to get up, or take with it what was recorded before."""
     own = f'{{job="prometheus",__name__="{semconv.METRIC_UP}"}}'
     demo = f'{semconv.METRIC_UP}{{job="demo"}}'
