@@ -44,9 +44,10 @@ def merge_reports(reports: Iterable[Report], settled: Iterable[Settled] = ()) ->
     groups: dict[tuple[str, ...], list[Report]] = {}
     fleet = Fleet(settled)
     told = sorted(reports, key=lambda one: (one.first_seen, one.target))
+    shifted = {_step(report) for report in told if _shares(report) is not None}
     for report in told:
-        if not _is_withdrawn(report, fleet):
-            groups.setdefault(tuple(report.labels.get(key, "") for key in _STEP), []).append(report)
+        if not _is_withdrawn(report, fleet, is_shift=_step(report) in shifted):
+            groups.setdefault(_step(report), []).append(report)
     rollouts = [rollout for same in groups.values() for rollout in _rollouts(same)]
     rollouts = [rollout for rollout in rollouts if not _is_contradicted(rollout, told, fleet)]
     changes = _with_flips(rollouts, fleet.flips())
@@ -72,9 +73,13 @@ def _goes_on(earlier: Report, later: Report) -> bool:
     return before is not None and (after is None or after[1] > before[1])
 
 
-def _is_withdrawn(report: Report, fleet: Fleet) -> bool:
+def _step(report: Report) -> tuple[str, ...]:
+    return tuple(report.labels.get(key, "") for key in _STEP)
+
+
+def _is_withdrawn(report: Report, fleet: Fleet, *, is_shift: bool) -> bool:
     return _is_observed(report) and fleet.withdraws(
-        place_of(report.labels), report.target, report.first_seen, is_shift=_shares(report) is not None
+        place_of(report.labels), report.target, report.first_seen, is_shift=is_shift
     )
 
 

@@ -119,6 +119,10 @@ def test_a_shift_of_shares_is_not_withdrawn_by_its_own_variation() -> None:
     states = [settled("a", "8", 10, 990), settled("a", semconv.VARIES, 1_000)]
     (change,) = merge_reports([report("a", 1_000, shares="0,0.5")], states)
     assert change.shares == (0.0, 0.5)
+    # One of two processes saw eight of the new value in a row, and took it for a move at first.
+    states += [settled("b", "8", 10, 990), settled("b", semconv.VARIES, 1_002)]
+    (change,) = merge_reports([report("a", 1_000, shares="0,0.5"), report("b", 1_002)], states)
+    assert change.workers == 2
 
 
 def test_a_value_that_a_file_can_not_lose_counts_no_more() -> None:

@@ -40,8 +40,8 @@ class Series:
 
     __slots__ = (
         "_chunks", "_departed", "_distrust", "_judge_again_at", "_longest", "_previous", "_regime", "_run",
-        "_running", "_seen", "_sessions", "_told_clear", "_width", "by_key", "doubted", "latest", "quiet",
-        "settled", "settled_value", "since", "unapplied",
+        "_running", "_seen", "_sessions", "_short", "_told_clear", "_width", "by_key", "doubted", "latest",
+        "quiet", "settled", "settled_value", "since", "unapplied",
     )  # fmt: skip
 
     by_key: bool
@@ -63,6 +63,8 @@ class Series:
         self._previous: tuple[float, float] = (at, 0)
         """The regime before this one: from when requests have varied, should both prove to be no more than
         sessions, and its length (requests)."""
+        self._short: list[int] = []
+        """Lengths (requests) of the newest regimes before this one, as far as each was short."""
         self.quiet = True
         """Every request in the window has the settled value; the window is empty then."""
         self.doubted = 0
@@ -117,10 +119,15 @@ class Series:
         clear = settled - sqrt(total) >= total / 2
         if not clear and self._told_clear and self._run >= self._departed:
             clear = True
-        if clear != self._told_clear:
-            self._told_clear = clear
-            self.since = self.latest if clear else self._varied_since(total - self.doubted)
-        return clear, self.since
+        # One short regime may have been a change that was taken back; several in a row are sessions.
+        one_more = len(self._short) > 1 and total < _ALIKE * max(self._short)
+        if (clear and not one_more) != self._told_clear:
+            self._told_clear = clear and not one_more
+            if self._told_clear:
+                self.since = self.latest
+            else:
+                self.since = self._previous[0] if one_more else self._varied_since(total - self.doubted)
+        return self._told_clear, self.since
 
     def _varied_since(self, length: int) -> float:
         """From when requests have varied the parameter, if this regime, which was undisturbed for ``length``
@@ -261,6 +268,7 @@ class Series:
         varied_since = self._varied_since(ended) if ended < WINDOW else self.since
         # After a shift several values are in use: those are no sessions of a single one each.
         self._previous = varied_since, inf if split.shift else ended
+        self._short = [*self._short[-3:], ended] if ended < WINDOW and not split.shift else []
         self._distrust = max(self._distrust, ended) if ended < SHORT else self._distrust // 2
         regime = self._regime = Regime(self._regime.forgotten)
         for chunk in after:
