@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     from otelkit.query.bundle import Bundle
 
 _FINDING: Final = 3
-_JUMP_WITHIN_SECONDS: Final = 900.0
-_LIKELY: Final = 0.5
-"""Probability from which a change counts as what made a jump."""
 
 
 @click.command()
@@ -134,20 +132,18 @@ def command(
     """
     demand_numpy("otelkit explain")
     from otelkit.cli import explain_data
-    from otelkit.query import parquet
     from otelkit.query.bundle import write_bundle
     from otelkit.query.bundle_reader import read_bundle
 
     _refuse_what_does_nothing(context, bundle, metrics)
-    if save is not None and save_form == "parquet":
-        parquet.demand()
+    _demand_places(save, save_form, page)
     if bundle is not None:
         data = read_bundle(bundle)
     elif metrics:
         data = explain_data.from_pages(spec, metrics, seconds, step)
     else:
         data = explain_data.from_prometheus(spec, prometheus, since, until, step, headers)
-    for warning in data.warnings:
+    for warning in (*data.warnings, *_without_series(data)):
         click.echo(f"warning: {warning}", err=True)
     if save is not None:
         write_bundle(
@@ -162,8 +158,13 @@ def command(
         click.echo(f"bundle: {save}", err=True)
     wanted = _wanted(data, services)
     if jumps or at is not None:
-        sys.exit(_FINDING if _tell_jumps(data, services or sorted(data.panel.services), at, form) else 0)
+        from otelkit.cli.explain_jumps import tell_jumps
+
+        sys.exit(_FINDING if tell_jumps(data, services or sorted(data.panel.services), at, form) else 0)
     if page is not None and len(wanted) != 1:
+        if metrics:
+            # What took so long to read is told all the same.
+            _tell(data, [_explained(data, service) for service in wanted], form)
         raise UsageError(
             f"--page {page}: a page is about one service, and there are {len(wanted)}: {', '.join(wanted)}",
             hint=f"Name one, for instance --service {wanted[0]}.",
@@ -185,6 +186,23 @@ def command(
     _tell(data, explanations, form)
     if any(map(_is_regression, explanations)):
         sys.exit(_FINDING)
+
+
+def _demand_places(save: Path | None, form: str, page: Path | None) -> None:
+    """Say before anything is read, which may take long, that it could not be kept.
+
+    Raises:
+        UsageError: a folder or file could not be written.
+    """
+    from otelkit.query import parquet
+    from otelkit.query.bundle import demand_folder
+
+    if save is not None:
+        demand_folder(save)
+        if form == "parquet":
+            parquet.demand()
+    if page is not None and not os.access(page.parent, os.W_OK):
+        raise UsageError(f"--page {page}: can't be written", hint="Name a file in a folder that exists.")
 
 
 def _refuse_what_does_nothing(context: click.Context, bundle: Path | None, metrics: Sequence[str]) -> None:
@@ -217,6 +235,14 @@ def _refuse_what_does_nothing(context: click.Context, bundle: Path | None, metri
         refuse("--jumps and --at look for causes of jumps, not for effects of changes", "page", "traces")
 
 
+def _without_series(data: Bundle) -> list[str]:
+    """A sentence for each service that was changed and has no series."""
+    changed = sorted({change.service for change in data.changes} - set(data.panel.services))
+    return [
+        f"service {name!r} was changed, but has no series: its changes are not judged" for name in changed
+    ]
+
+
 def _wanted(data: Bundle, services: Sequence[str]) -> list[str]:
     """The services to explain: those asked for, else those with a change, else all."""
     known = sorted(data.panel.services)
@@ -244,36 +270,6 @@ def _explained(data: Bundle, service: str) -> Explanation:
         replace(one, threshold=thresholds.get(one.change.parameter)) for one in explanation.findings
     )
     return with_band(replace(explanation, findings=findings), data.panel)
-
-
-def _tell_jumps(data: Bundle, services: Sequence[str], at: float | None, form: str) -> bool:
-    """Print the jumps; whether one that made P99 worse is put down to a change."""
-    from otelkit import report
-    from otelkit.causal import find_jumps
-
-    found = {service: find_jumps(data.panel, service, data.changes) for service in services}
-    if at is not None:
-        distances = [abs(jump.at - at) for some in found.values() for jump in some]
-        near = min((one for one in distances if one <= _JUMP_WITHIN_SECONDS), default=None)
-        found = {
-            service: tuple(jump for jump in some if near is not None and abs(jump.at - at) <= near)
-            for service, some in found.items()
-        }
-    every = [jump for some in found.values() for jump in some]
-    if form == "json":
-        click.echo(json.dumps(report.jumps_to_json(found), ensure_ascii=False, allow_nan=False))
-    elif every:
-        times = data.panel.times
-        click.echo(report.render_jumps(found, float(times[0]) - data.panel.step_seconds, float(times[-1])))
-    else:
-        within = f" within {_JUMP_WITHIN_SECONDS / 60:.0f} min of that time" if at is not None else ""
-        click.echo(
-            f"no jump of P99 beyond load and the rest of the fleet{within}: {', '.join(services)}", err=True
-        )
-    return any(
-        jump.effect.value > 0 and jump.candidates and jump.candidates[0].probability >= _LIKELY
-        for jump in every
-    )
 
 
 def _generations(

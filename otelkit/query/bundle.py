@@ -114,13 +114,8 @@ def write_bundle(
     """
     if form == "parquet":
         parquet.demand()
+    demand_folder(directory)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        if any(directory.iterdir()) and not (directory / MANIFEST).exists():
-            raise UsageError(
-                f"{directory}: is not empty and holds no {MANIFEST}",
-                hint="Name a new folder, or an older bundle.",
-            )
         for name in (SERIES, PARQUET, TRACES):
             (directory / name).unlink(missing_ok=True)
         header, tables = _tables(panel)
@@ -156,6 +151,27 @@ def write_bundle(
             f"{error.filename or directory}: can't be written: {error.strerror}",
             hint="Name a folder that can be written.",
         ) from error
+
+
+def demand_folder(directory: Path) -> None:
+    """Make the folder of a bundle where it is missing.
+
+    Raises:
+        UsageError: it holds something else, or can't be made.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        found = any(directory.iterdir())
+    except OSError as error:
+        raise UsageError(
+            f"{error.filename or directory}: can't be written: {error.strerror}",
+            hint="Name a folder that can be written.",
+        ) from error
+    if found and not (directory / MANIFEST).exists():
+        raise UsageError(
+            f"{directory}: is not empty and holds no {MANIFEST}",
+            hint="Name a new folder, or an older bundle.",
+        )
 
 
 def quantile_column(quantile: float) -> str:

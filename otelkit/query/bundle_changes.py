@@ -13,8 +13,12 @@ from otelkit.query.bundle import CHANGES
 from otelkit.query.bundle_problems import LATEST_SECONDS, Problems, messages
 
 
-def _unix_seconds(value: Any) -> Any:
-    """Unix seconds from a number, or from an ISO date and time with its offset."""
+def unix_seconds(value: Any) -> Any:
+    """Unix seconds from a number, or from an ISO date and time with its offset.
+
+    Raises:
+        ValueError: it is no time, has no offset, or is no Unix seconds.
+    """
     if isinstance(value, str):
         try:
             moment = datetime.fromisoformat(value)
@@ -30,7 +34,7 @@ def _unix_seconds(value: Any) -> Any:
     return value
 
 
-_Time = Annotated[float, BeforeValidator(_unix_seconds), Field(allow_inf_nan=False)]
+_Time = Annotated[float, BeforeValidator(unix_seconds), Field(allow_inf_nan=False)]
 
 
 _Share = Annotated[float, Field(ge=0, le=1)]

@@ -40,7 +40,7 @@ class Problems:
     def text_of(self, name: str) -> str | None:
         """The file's text; None, with a problem noted, where it can't be read."""
         try:
-            return (self.directory / name).read_text(encoding="utf-8")
+            return (self.directory / name).read_text(encoding="utf-8-sig")
         except OSError as error:
             self.add(name, f"can't be read: {error.strerror or error}")
         except UnicodeDecodeError as error:

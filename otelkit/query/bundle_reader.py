@@ -25,7 +25,7 @@ from otelkit.query.bundle import (
     Bundle,
     Manifest,
 )
-from otelkit.query.bundle_changes import read_changes
+from otelkit.query.bundle_changes import read_changes, unix_seconds
 from otelkit.query.bundle_problems import LATEST_SECONDS, Problems, messages
 from otelkit.query.panel import FloatArray, Panel, ServiceSeries
 from otelkit.query.traces import read_generations
@@ -56,6 +56,9 @@ def read_bundle(directory: Path) -> Bundle:
             for one in units.contradictions(service):
                 line = None if one.row is None else series.line_of(service.service, one.row)
                 problems.add(series.name, f"service {service.service}: {one.sentence}", line)
+            doubt = units.doubt(service)
+            if doubt:
+                series.warnings.append(f"{series.name}: service {service.service}: {doubt}")
     problems.raise_if_any()
     assert manifest is not None and panel is not None
     return Bundle(
@@ -176,8 +179,8 @@ class _Series:
             self._problems.add(self.name, f"has {len(row)} cells, the header has {width}", line)
             return None
         faults = []
-        time = _cell(row[0])
-        if time is None or math.isnan(time):
+        time = _time(row[0])
+        if time is None:
             faults.append(f"time: {row[0]!r} is no number of Unix seconds")
         elif time >= LATEST_SECONDS:
             faults.append(f"time: {row[0]} is too large for Unix seconds; is it in milliseconds?")
@@ -268,6 +271,13 @@ class _Series:
             for column in known
             if (match := _QUANTILE.fullmatch(column))
         }
+        if not quantiles:
+            # All unknown, which is no reason to know nothing of the service.
+            quantiles = {
+                round(float(match[1]) / 100, 9): table[:, place]
+                for place, column in enumerate(self._columns)
+                if (match := _QUANTILE.fullmatch(column))
+            }
         bounds = sorted((float(match[1]), column) for column in known if (match := _BUCKET.fullmatch(column)))
         return ServiceSeries(
             service=name,
@@ -281,6 +291,17 @@ class _Series:
                 if not _QUANTILE.fullmatch(column) and not _BUCKET.fullmatch(column)
             },
         )
+
+
+def _time(found: Any) -> float | None:
+    """Unix seconds from a number, or from an ISO date and time with its offset; None for anything else."""
+    time = _cell(found)
+    if time is None and isinstance(found, str):
+        try:
+            time = float(unix_seconds(found))
+        except ValueError:
+            return None
+    return None if time is None or math.isnan(time) else time
 
 
 def _cell(found: Any) -> float | None:

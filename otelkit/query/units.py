@@ -14,6 +14,8 @@ from otelkit.query.promql import histogram_quantile
 
 _THOUSAND: Final = (300.0, 3000.0)
 """A factor between these is taken for the one between seconds and milliseconds."""
+_LONG_SECONDS: Final = 120.0
+"""A P99 above this is rare, for seconds."""
 _SAME_UNIT: Final = 30.0
 """Values of one unit seldom lie further from their median than this factor."""
 
@@ -52,6 +54,14 @@ def _whole_series(series: ServiceSeries) -> Iterator[str]:
         factor = medians[low] / medians[high]
         if _is_thousand(factor):
             yield f"{_name(low)} is about {factor:.0f} times {_name(high)}: is one of them in milliseconds?"
+
+
+def doubt(series: ServiceSeries) -> str:
+    """A sentence where seconds are too many to be believed, and nothing else tells; else empty."""
+    median = _median(series.quantiles.get(0.99, np.array([])))
+    if series.bucket_counts is not None or median < _LONG_SECONDS:
+        return ""
+    return f"{_name(0.99)} lies about {median:.0f}, which are taken for seconds: is it in milliseconds?"
 
 
 def odd_rows(values: FloatArray) -> list[int]:

@@ -217,3 +217,47 @@ def test_nothing_of_the_environment_is_needed(panel: Panel, tmp_path: Path) -> N
     assert "OTELKIT_PROMETHEUS" not in os.environ
     done = otelkit("explain", "--bundle", tmp_path, "--service", "chat", cwd=tmp_path)
     assert done.returncode == 3 and "otelkit.yaml" not in done.stderr
+
+
+def test_changes_that_can_not_be_judged_are_told(panel: Panel, tmp_path: Path) -> None:
+    """Broken if changes outside the data, given twice, or of a service without series were dropped silently,
+    judged twice, or ended in a traceback."""
+    real = CHANGES[0]
+    moved = [replace(real, first_seen=at, last_seen=at) for at in (START - 9e4, START + 9e4)]
+    write_bundle(tmp_path, panel, [*moved, real, real, replace(real, service="nobody")])
+    done = otelkit("explain", "--bundle", tmp_path, "--service", "chat", cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert "service 'nobody' was changed, but has no series" in done.stderr
+    rows = [line for line in done.stdout.splitlines() if line.startswith("max_tokens")]
+    assert len(rows) == 3
+    assert sum("causal: " in row for row in rows) == 1
+    assert any("before the data begins" in row for row in rows)
+    assert any("too early" in row and "data's end" in row for row in rows)
+
+
+@pytest.mark.parametrize("value", ["0.4", ""], ids=["constant", "unknown"])
+def test_series_that_say_nothing_give_no_verdict(tmp_path: Path, value: str) -> None:
+    """Broken if a stale or empty series ended in a traceback, or in a verdict, in any form of output."""
+    write_bundle(
+        tmp_path,
+        Panel(np.array([]), 15.0, {}),
+        [replace(CHANGES[0], first_seen=START + 1500, last_seen=START + 1500)],
+    )
+    (tmp_path / "bundle.json").write_text(
+        '{"version": 1, "step_seconds": 15, "services": {"chat": {"window_seconds": 60}}}'
+    )
+    rows = "".join(f"{START + 15 * n:.0f},chat,{value}\n" for n in range(200))
+    (tmp_path / "series.csv").write_text("time,service,p99_seconds\n" + rows)
+    done = otelkit("explain", "--bundle", tmp_path, "--page", "page.html", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "cannot separate" in done.stdout and "Traceback" not in done.stderr
+    assert "<html" in (tmp_path / "page.html").read_text()
+    jumps = otelkit("explain", "--bundle", tmp_path, "--jumps", cwd=tmp_path)
+    assert jumps.returncode == 0 and "no jump" in jumps.stderr
+
+
+def test_where_nothing_could_be_kept_nothing_is_read(tmp_path: Path) -> None:
+    """Broken if twenty minutes of scraping were lost to a folder that does not exist."""
+    for place in (("--page", "no/page.html"), ("--save", "/proc/here")):
+        done = otelkit("explain", "--metrics", "http://127.0.0.1:9/metrics", *place, cwd=tmp_path)
+        assert done.returncode == 2 and "can't be written" in done.stderr, done.stderr
