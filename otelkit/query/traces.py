@@ -101,7 +101,7 @@ def write_generations(path: Path, found: Sequence[Generation]) -> None:
     Raises:
         OSError: the file can't be written.
     """
-    lines = [json.dumps(_request(one), ensure_ascii=False) + "\n" for one in found if one.span is not None]
+    lines = [json.dumps(otlp_json(one), ensure_ascii=False) + "\n" for one in found if one.span is not None]
     path.write_text("".join(lines), encoding="utf-8", newline="\n")
 
 
@@ -137,7 +137,8 @@ def _outcome(text: Any) -> Outcome:
         return Outcome.COMPLETED
 
 
-def _request(generation: Generation) -> dict[str, Any]:
+def otlp_json(generation: Generation) -> dict[str, Any]:
+    """A generation that has a span as an export request in OTLP's JSON form, a span for each token step."""
     assert generation.span is not None
     site = generation.call_site
     trace_id, span_id = f"{generation.span.trace_id:032x}", f"{generation.span.span_id:016x}"
