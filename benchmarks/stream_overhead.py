@@ -14,7 +14,9 @@ processes are never laid out alike.
 
 All do the same work: spans go to a collector in another process, which counts what arrives; metrics are kept
 in memory and read by nobody; texts are not recorded. otelkit looks for parameter changes and sends a span for
-every token besides. ``--traces-only`` spares peers the metrics, but not otelkit.
+every token besides. ``least`` is no peer: it is the SDK with one empty span a call, and shows what a process
+with the SDK costs more than one without it, and how much of a difference can be told apart from nothing at
+all. ``--traces-only`` spares peers the metrics, but not otelkit.
 
 Peers are installed by pip into virtual environments under ``.cache``, each with the newest openai that it
 accepts; one that can't be installed, or delivers nothing, is named in ``skipped``.
@@ -53,7 +55,7 @@ LENGTHS: Final = [100, 400]
 """Chunks of a stream: one with the role, one with the finish reason, and one for each token between them."""
 CHUNKS_IN_TURN: Final = 400
 TURNS_TO_DELIVERY: Final = 10
-DELIVERIES_IN_ROUND: Final = {"otelkit": 4}
+DELIVERIES_IN_ROUND: Final = {"otelkit": 4, "least": 4}
 """One for others: a small difference needs more turns to be seen."""
 WARM_UP_TURNS: Final = 5
 FOLDER: Final = Path(__file__).resolve().parent
@@ -96,6 +98,28 @@ def _sdk() -> Finish:
     if TRACES_ONLY not in os.environ:
         metrics.set_meter_provider(MeterProvider(metric_readers=[InMemoryMetricReader()]))
     return lambda: provider.force_flush(60_000)
+
+
+def least() -> Finish:
+    """The SDK, one span for each call, and a generator that hands the chunks on: less can't be added."""
+    from openai.resources.chat.completions import Completions
+    from opentelemetry import trace
+
+    finish = _sdk()
+    tracer = trace.get_tracer("benchmark")
+    create = Completions.create
+
+    def read(stream: Any, span: trace.Span) -> Iterator[Any]:
+        yield from stream
+        span.end()
+
+    def recorded(*arguments: Any, **parameters: Any) -> Any:
+        attributes = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "gpt-4o-mini"}
+        span = tracer.start_span("chat gpt-4o-mini", kind=trace.SpanKind.CLIENT, attributes=attributes)
+        return read(create(*arguments, **parameters), span)
+
+    Completions.create = recorded  # type: ignore[method-assign, assignment]
+    return finish
 
 
 def openllmetry() -> Finish:
@@ -143,6 +167,7 @@ def official() -> Finish:
 WAYS: Final = {
     "bare": bare,
     "otelkit": otelkit,
+    "least": least,
     "openllmetry": openllmetry,
     "openlit": openlit,
     "openinference": openinference,
@@ -378,7 +403,7 @@ def _python(peer: str) -> str:
 def compare(peers: Sequence[str], restarts: int, rounds: int, lengths: list[int]) -> dict[str, Any]:
     """All ways at all lengths of a stream, in turn."""
     skipped: dict[str, str] = {}
-    pythons = {"otelkit": sys.executable}
+    pythons = {"otelkit": sys.executable, "least": sys.executable}
     for peer in peers:
         try:
             pythons[peer] = _python(peer)
@@ -438,6 +463,7 @@ def _row(found: dict[int, Costs]) -> dict[str, Any]:
 def _bars(table: dict[str, dict[str, Any]], chunks: int) -> list[dict[str, Any]]:
     added = {way: row[f"{chunks}_chunks"]["added_per_chunk_ns"] for way, row in table.items()}
     ours = added.pop("otelkit")
+    del added["least"]
     if not added:
         return []
     best = min(added, key=lambda way: added[way])

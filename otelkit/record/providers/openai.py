@@ -12,7 +12,7 @@ from otelkit.record.patches import Patches
 from otelkit.record.providers.base import GetRuntime
 from otelkit.record.providers.openai_responses import ResponsesReader
 from otelkit.record.providers.stainless import Endpoint, Stainless
-from otelkit.record.response import ResponseFacts
+from otelkit.record.response import ResponseFacts, given
 
 _DELTA_PARTS: Final = (
     "content",
@@ -35,7 +35,7 @@ def _note_response(response: Any, facts: ResponseFacts) -> None:
     usage = getattr(response, "usage", None)
     if usage is not None:
         facts.usage(getattr(usage, "prompt_tokens", None), getattr(usage, "completion_tokens", None))
-    timings = getattr(response, "timings", None)
+    timings = given(response).get("timings")
     if isinstance(timings, Mapping):  # llama.cpp's server
         for name, phase in _PHASES.items():
             if isinstance(timings.get(name), int | float):
@@ -67,9 +67,10 @@ class ChatReader(_ChoicesReader):
         for choice in getattr(chunk, "choices", None) or ():
             facts.finished(getattr(choice, "finish_reason", None))
             delta = getattr(choice, "delta", None)
-            if any(getattr(delta, part, None) for part in _DELTA_PARTS):
+            parts = given(delta)
+            if any(map(parts.get, _DELTA_PARTS)):
                 step = True
-                facts.piece = getattr(delta, "content", None) or facts.piece
+                facts.piece = parts.get("content") or facts.piece
                 scores = getattr(getattr(choice, "logprobs", None), "content", None)
                 if scores:
                     note_token_scores(scores, facts)
