@@ -10,10 +10,15 @@ import numpy as np
 
 from otelkit.causal.credit import Claim, Group, Step
 from otelkit.causal.evidence import Witness
-from otelkit.causal.shifts import before_after
+from otelkit.causal.shifts import DOUBT_LOAD, DOUBT_PROMPTS, before_after
+from otelkit.query.panel import FloatArray
 
 VISIBLE: Final = 0.05
 """Movement of log P99 from which on a confounder is worth naming."""
+UNUSUAL: Final = 2.5
+"""How many times further than usual load or prompts must have moved to be worth naming."""
+FLEET_REACH: Final = 3.0
+"""How many times the median movement of the fleet one service's part in it may be."""
 UNKNOWN_BEFORE: Final = 420.0
 """Seconds before a change from which on a step for no recorded reason still shows beside it."""
 
@@ -27,6 +32,19 @@ class Confounder:
     sentence: str
     earlier_step: bool = False
     """An unrecorded step shortly before the change, which its end would take back."""
+    unrecorded: bool = False
+    """A step of latency that nobody recorded a cause for."""
+    reach: float = 1.0
+    """How many times ``size`` it may really have moved P99."""
+    known: bool = False
+    """Whether its part is estimated beside the change's: strong evidence for the change then stands."""
+    either_way: bool = False
+    """Whether taking it off may have left a movement of either sign."""
+
+    def explains(self, effect: float) -> bool:
+        """Whether it could have made an effect of that size (log P99) by itself."""
+        same = self.either_way or self.size * effect > 0
+        return same and self.reach * abs(self.size) >= abs(effect)
 
 
 def around(
@@ -52,14 +70,24 @@ def around(
     place = int(np.clip(round(groups[number].place), 0, len(cells.times) - 1))
     found: list[Confounder] = []
     table = fitted.tables[model.target]
-    for word, sentence in (("load", "offered load"), ("queue", "offered load"), ("prompt", "prompt length")):
-        columns = [k for k, name in enumerate(fitted.columns.names) if name.startswith(word)]
-        explained = fitted.columns.columns[:, columns] @ table.coefficients[columns]
-        moved = before_after(explained, fitted.width)[place]
-        if np.isfinite(moved):
-            found.append(Confounder(float(moved), f"{sentence} moved at the same moment"))
+    # Where there are only minutes of data, what moved is looked for in less.
+    width = max(2, min(fitted.width, len(cells.times) // 12))
+    load = [k for k, name in enumerate(fitted.columns.names) if name.startswith(("load", "queue"))]
+    explained = fitted.columns.columns[:, load] @ table.coefficients[load]
+    size = unusual_move(explained, width, place)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        offered = unusual_move(np.where(cells.arrivals > 0, np.log(cells.arrivals), np.nan), width, place)
+    size = max(size, DOUBT_LOAD * offered, key=abs)
+    found.append(Confounder(size, "offered load moved at the same moment", known=True, either_way=True))
+    prompts = cells.covariates.get("input_tokens")
+    if prompts is not None:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            moved = unusual_move(np.where(prompts > 0, np.log(prompts), np.nan), width, place)
+        found.append(Confounder(DOUBT_PROMPTS * moved, "prompt length moved at the same moment"))
     for shift, sentence in zip(witness.shifts, elsewhere, strict=True):
-        found.append(Confounder(float(shift.size[place, model.target]), sentence))
+        fleet = bool(shift.belief.any())
+        size = float(shift.size[place, model.target])
+        found.append(Confounder(size, sentence, reach=FLEET_REACH if fleet else 1.0, either_way=fleet))
     for step in steps:
         apart = (step.place - groups[number].place) * cells.seconds
         near = max(20.0, 2 * cells.seconds)
@@ -71,15 +99,34 @@ def around(
         size = float(witness.weigh(np.array([step.place])).value[0])
         if step.owner is None:
             when = f"{abs(apart):.0f} s {'before' if apart < 0 else 'after'} it"
-            found.append(Confounder(size, f"latency stepped {when}, for no recorded reason", apart < 0))
+            found.append(
+                Confounder(
+                    size,
+                    f"latency stepped {when}, for no recorded reason",
+                    earlier_step=apart < 0,
+                    unrecorded=True,
+                    reach=0.5,
+                )
+            )
         else:
-            found.append(Confounder(size, f"the step is that of {named(groups[step.owner])}"))
+            sentence = f"the step is that of {named(groups[step.owner])}"
+            found.append(Confounder(size, sentence, reach=0.25, known=True))
     if claim.unknown_probability > 0.3:
         apart = (claim.unknown_place - groups[number].place) * cells.seconds
         when = f"{abs(apart):.0f} s {'before' if apart < 0 else 'after'} the change"
         size = float(witness.weigh(np.array([claim.unknown_place])).value[0])
         found.append(Confounder(size, f"the movement fits an onset {when} better"))
     return sorted((c for c in found if abs(c.size) > VISIBLE), key=lambda c: -abs(c.size))
+
+
+def unusual_move(values: FloatArray, width: int, place: int) -> float:
+    """Mean over the minutes after a place less that before it; 0 where it moves as far now and then."""
+    moves = before_after(values, width)
+    known = np.abs(moves[np.isfinite(moves)])
+    if not len(known) or not np.isfinite(moves[place]):
+        return 0.0
+    usual = 1.48 * float(np.median(known))
+    return float(moves[place]) if abs(moves[place]) > UNUSUAL * usual else 0.0
 
 
 def named(group: Group) -> str:

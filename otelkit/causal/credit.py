@@ -15,20 +15,35 @@ from typing import Final
 import numpy as np
 from scipy import special
 
+from otelkit.causal.cells import Cells
 from otelkit.causal.evidence import Witness
 from otelkit.model import ParameterChange
-from otelkit.query.panel import FloatArray
+from otelkit.query.panel import BoolArray, FloatArray
 
 EFFECTIVE: Final = 0.25
 """Share of changes that are believed to move P99."""
-UNKNOWN_PER_HOUR: Final = 0.5
+UNKNOWN_PER_HOUR: Final = 0.3
 """Steps that nobody recorded a cause for."""
+DRIFTS_PER_HOUR: Final = 0.2
+"""Slow rises and falls that nobody recorded a cause for."""
+DRIFT_SECONDS: Final = (1200.0, 2400.0, 3600.0)
+DRIFT_STEP_SECONDS: Final = 300.0
+"""How long they may take, and how finely their beginnings are looked at."""
+PULSE_SECONDS: Final = (60.0, 120.0, 180.0, 240.0, 360.0, 480.0)
+"""How long an effect that passes by itself may last."""
+TRANSIENT: Final = 0.15
+"""Share of effects that pass by themselves."""
 PROMPT_SECONDS: Final = 5.0
 PROMPT_SHARE: Final = 0.85
 """Share of effects that begin within about ``PROMPT_SECONDS``."""
 MINUTE: Final = 60.0
 SLACK_SECONDS: Final = 5.0
-"""How far the clock of the changes may be off that of the metrics."""
+"""How far the clock of the changes is usually off that of the metrics, at most."""
+OFF_SECONDS: Final = 45.0
+OFF: Final = 0.05
+"""How far it may rarely be off, and how likely an onset that needs this is, relative to one that does not."""
+QUICK: Final = 0.5
+"""Latency of quick calls relative to the median."""
 LATEST_SECONDS: Final = 300.0
 ACCEPTED: Final = 1.5
 """Log odds against nothing at which a change's step is taken for granted while others are looked for."""
@@ -91,12 +106,13 @@ def lags(cell_seconds: float, delay: float, rollout: float, length: int) -> Lags
         length: number of cells in all.
     """
     latest = min(LATEST_SECONDS / cell_seconds, length / 12) + rollout
-    early = -min(delay, 4.0) - SLACK_SECONDS / cell_seconds
-    cells = np.concatenate([np.arange(early, min(2.0, latest), 0.5), np.arange(2.0, latest + 1e-9, 1.0)])
+    first = -early(delay, cell_seconds)
+    start = first - np.ceil(2 * (OFF_SECONDS - SLACK_SECONDS) / cell_seconds) / 2
+    cells = np.concatenate([np.arange(start, min(2.0, latest), 0.5), np.arange(2.0, latest + 1e-9, 1.0)])
     since = np.maximum(cells - rollout, 0.0) * cell_seconds
     prior = lag_density(since, cell_seconds)
-    # Before the first call could have been seen, only a clock that is a little off explains an onset.
-    prior = np.where(cells < -min(delay, 4.0) - 1e-9, 0.1 * prior, prior)
+    # Before the first call could have been seen, only a clock that is off explains an onset.
+    prior = np.where(cells < first - 1e-9, OFF * prior, prior)
     width = np.gradient(cells)
     return Lags(cells, np.log(prior * width / (prior * width).sum()))
 
@@ -111,27 +127,47 @@ def lag_density(since: FloatArray, blur: float) -> FloatArray:
     return density
 
 
+def early(delay: float, cell_seconds: float) -> float:
+    """Cells before a change's place at which the first, quick calls may show it."""
+    return QUICK * min(delay, 4.0) + SLACK_SECONDS / cell_seconds
+
+
 def prompt(group: Group, place: float, cell_seconds: float) -> bool:
     """Whether a step at ``place`` begins as soon after a change as it can be told."""
-    early = min(group.delay, 4.0) + SLACK_SECONDS / cell_seconds
-    return -early - 1.0 <= place - group.place <= 1.0 + group.rollout
+    return -early(group.delay, cell_seconds) - 0.3 <= place - group.place <= 1.0 + group.rollout
+
+
+@dataclass(frozen=True)
+class Own:
+    """What speaks for one change."""
+
+    log_bayes: float
+    """For "this change had an effect", averaged over its lags."""
+    place: float
+    """Likeliest onset, in cells."""
+    end: float | None
+    """Where the effect passes by itself, if that fits best."""
+
+
+NOTHING_OWN: Final = Own(-np.inf, 0.0, None)
 
 
 def change_score(
-    witness: Witness, group: Group, spread: Lags, taken: Sequence[float]
-) -> tuple[float, FloatArray]:
-    """Log Bayes factor for "this change had an effect", and the probability of each lag if it did.
+    witness: Witness, group: Group, spread: Lags, taken: Sequence[float], others: Sequence[float] = ()
+) -> Own:
+    """Weigh one change's claim: an effect that stays, or one that passes.
 
     Args:
-        witness: knows the steps at the places ``taken``.
+        witness: knows the movements at the places ``taken``.
         group: the change.
         spread: its lags.
         taken: what is left over beside a known step is no step of its own, unless this change was made just
             there.
+        others: places of other changes; an effect that ends beside one has not passed by itself.
     """
     onsets = group.place + spread.cells
     cells = witness.fitted.cells
-    lone = not witness.fleet_moved(group.place)
+    lone = not witness.fleet_moved()[int(np.clip(round(group.place), 0, len(cells.times) - 1))]
     last = len(cells.times) - 1 - LEFTOVER_CELLS
 
     def own(onset: float) -> bool:
@@ -144,10 +180,34 @@ def change_score(
 
     free = np.array([own(onset) for onset in onsets])
     if not free.any():
-        return -np.inf, np.zeros(len(onsets))
-    weighted = np.where(free, spread.log_prior + witness.weigh(onsets, group.paths).log_bayes, -np.inf)
-    total = float(special.logsumexp(weighted))
-    return total, np.exp(weighted - total)
+        return replace(NOTHING_OWN, place=group.place)
+    onsets, prior = onsets[free], spread.log_prior[free]
+    stays = prior + witness.weigh(onsets, group.paths).log_bayes
+    best = int(np.argmax(stays))
+    total, place, end = float(special.logsumexp(stays)), float(onsets[best]), None
+    soon = np.array([prompt(group, onset, cells.seconds) for onset in onsets])
+    if lone and soon.any():
+        begins, ends, chance = pulses(onsets[soon], cells)
+        if len(begins):
+            passes = np.repeat(prior[soon], len(begins) // int(soon.sum()))
+            passes = passes + np.log(TRANSIENT * chance) + witness.weigh_pulses(begins, ends)
+            peak = int(np.argmax(passes))
+            if passes[peak] > stays[best] and not beside(float(ends[peak]), others):
+                place, end = float(begins[peak]), float(ends[peak])
+    return Own(total, place, end)
+
+
+def pulses(onsets: FloatArray, cells: Cells) -> tuple[FloatArray, FloatArray, float]:
+    """Beginnings and ends of all pulses from these onsets on, those of one onset next to each other, and the
+    chance of each length."""
+    lengths = np.array(
+        sorted({max(1, round(seconds / cells.seconds)) for seconds in PULSE_SECONDS}), dtype=float
+    )
+    lengths = lengths[lengths < len(cells.times) / 12]
+    if not len(lengths):
+        return np.empty(0), np.empty(0), 1.0
+    begins = np.repeat(onsets, len(lengths))
+    return begins, begins + np.tile(lengths, len(onsets)), 1.0 / len(lengths)
 
 
 def beside(place: float, taken: Sequence[float]) -> bool:
@@ -155,16 +215,49 @@ def beside(place: float, taken: Sequence[float]) -> bool:
     return any(abs(place - other) <= LEFTOVER_CELLS for other in taken)
 
 
-def unknown_scores(witness: Witness, cell_seconds: float, taken: Sequence[float]) -> FloatArray:
+def unknown_scores(witness: Witness, taken: Sequence[float], wanted: BoolArray | None = None) -> FloatArray:
     """Log odds, for each cell, of a step there that nobody recorded, against none; shape (N,). ``taken`` as
-    above."""
-    length = len(witness.fitted.cells.times)
-    rate = np.log(UNKNOWN_PER_HOUR * cell_seconds / 3600.0)
-    scores: FloatArray = rate + witness.weigh(np.arange(length, dtype=float)).log_bayes
-    scores[[beside(place, taken) for place in range(length)]] = -np.inf
+    above; minus infinity where not ``wanted``."""
+    cells = witness.fitted.cells
+    length = len(cells.times)
+    at = np.arange(length)
     # A step needs something on both sides.
-    scores[:2] = scores[-2:] = -np.inf
+    usable = (at >= 2) & (at < length - 2)
+    for place in taken:
+        usable &= np.abs(at - place) > LEFTOVER_CELLS
+    if wanted is not None:
+        usable &= wanted
+    scores = np.full(length, -np.inf)
+    onsets = at[usable].astype(float)
+    if len(onsets):
+        rate = np.log(UNKNOWN_PER_HOUR * cells.seconds / 3600.0)
+        scores[usable] = rate + witness.weigh(onsets).log_bayes
     return scores
+
+
+def drift_score(witness: Witness, place: float) -> float:
+    """Log odds of a slow rise or fall across ``place`` that nobody recorded, against none.
+
+    A drift lasts longer than the minutes in which a step is looked for, so it is first compared with a step
+    that stays as long.
+    """
+    cells = witness.fitted.cells
+    step = max(1.0, DRIFT_STEP_SECONDS / cells.seconds)
+    begins, ends = [], []
+    for seconds in DRIFT_SECONDS:
+        length = seconds / cells.seconds
+        for begin in np.arange(place - 0.9 * length, place - 0.1 * length, step):
+            if begin > 1 and length > 2 * step:
+                begins.append(begin)
+                ends.append(begin + length)
+    if not begins or witness.fitted.width * 6 > len(cells.times):
+        return -np.inf
+    rate = DRIFTS_PER_HOUR * DRIFT_STEP_SECONDS / 3600.0 / len(DRIFT_SECONDS)
+    drifts = float(special.logsumexp(witness.weigh_ramps(np.array(begins), np.array(ends))))
+    end = np.array([2.0 * len(cells.times)])
+    stays = float(witness.weigh_pulses(np.array([place]), end)[0])
+    step_there = float(witness.weigh(np.array([place])).log_bayes[0])
+    return float(np.log(rate)) + step_there + drifts - stays
 
 
 def find_steps(witness: Witness, groups: Sequence[Group]) -> list[Step]:
@@ -173,9 +266,14 @@ def find_steps(witness: Witness, groups: Sequence[Group]) -> list[Step]:
     spreads = [lags(cells.seconds, group.delay, group.rollout, len(cells.times)) for group in groups]
     prior = np.log(EFFECTIVE / (1 - EFFECTIVE))
     found: list[Step] = []
+    at = np.arange(len(cells.times))
+    unknown = unknown_scores(witness, [])
     while len(found) < MOST_STEPS:
         taken = [step.place for step in found]
-        unknown = unknown_scores(witness, cells.seconds, taken)
+        if found:
+            # Far from what was found last nothing has changed.
+            near_it = np.abs(at - found[-1].place) <= 2 * witness.fitted.width
+            unknown = np.where(near_it, unknown_scores(witness, taken, near_it), unknown)
         place = int(np.argmax(unknown))
         best = Step(float(place), None, float(unknown[place]) - (ACCEPTED_UNKNOWN - ACCEPTED))
         if sum(step.owner is None for step in found) >= MOST_UNKNOWN:
@@ -183,10 +281,9 @@ def find_steps(witness: Witness, groups: Sequence[Group]) -> list[Step]:
         for number, group in enumerate(groups):
             if any(step.owner == number for step in found):
                 continue
-            score, chances = change_score(witness, group, spreads[number], taken)
-            if score + prior > best.log_odds:
-                onset = group.place + float(spreads[number].cells[int(np.argmax(chances))])
-                best = Step(onset, number, score + prior)
+            own = change_score(witness, group, spreads[number], taken)
+            if own.log_bayes + prior > best.log_odds:
+                best = Step(own.place, number, own.log_bayes + prior)
         if best.log_odds < ACCEPTED:
             break
         if best.owner is None:
@@ -197,13 +294,17 @@ def find_steps(witness: Witness, groups: Sequence[Group]) -> list[Step]:
             ]
             if near:
                 nearest = min(near, key=lambda n: abs(groups[n].place - best.place))
-                best = Step(best.place, nearest, best.log_odds)
-        fine = best.place + FINER
-        fine = fine[(fine > 0) & (fine < len(cells.times) - 1)]
-        best = replace(best, place=float(fine[int(np.argmax(witness.weigh(fine).log_bayes))]))
-        found.append(best)
-        witness = witness.knowing([best.place])
+                best = replace(best, owner=nearest)
+        found.append(finer(witness, best))
+        witness = witness.knowing([found[-1].place])
     return found
+
+
+def finer(witness: Witness, step: Step) -> Step:
+    """The step at the best place within its cell."""
+    fine = step.place + FINER
+    fine = fine[(fine > 0) & (fine < len(witness.fitted.cells.times) - 1)]
+    return replace(step, place=float(fine[int(np.argmax(witness.weigh(fine).log_bayes))]))
 
 
 @dataclass(frozen=True)
@@ -211,6 +312,8 @@ class Claim:
     """One change's claim, with every step that is not its own taken for granted."""
 
     log_bayes: float
+    net: float
+    """The log Bayes factor that would give ``probability`` were there nothing to compete with."""
     probability: float
     """That it had an effect, against nothing, against an unrecorded step and against the other changes near
     it."""
@@ -223,6 +326,8 @@ class Claim:
     unknown_place: float
     onset: float
     """Most likely place of the step, in cells."""
+    end: float | None = None
+    """Where the effect passes by itself, if that fits best."""
 
 
 def claim(witness: Witness, groups: Sequence[Group], number: int, steps: Sequence[Step]) -> Claim:
@@ -235,51 +340,57 @@ def claim(witness: Witness, groups: Sequence[Group], number: int, steps: Sequenc
     def spread(group: Group) -> Lags:
         return lags(cells.seconds, group.delay, group.rollout, len(cells.times))
 
-    log_bayes, chances = change_score(witness, own, spread(own), taken)
+    elsewhere = [group.place for n, group in enumerate(groups) if n != number]
+    mine = change_score(witness, own, spread(own), taken, elsewhere)
 
     def beside_it(place: float) -> float:
         """Log odds of an effect of this change once a step at ``place`` is known."""
         known = witness.knowing([place])
-        return float(prior + change_score(known, own, spread(own), [*taken, place])[0])
+        return float(prior + change_score(known, own, spread(own), [*taken, place]).log_bayes)
 
-    unknown = unknown_scores(witness, cells.seconds, taken)
     before = min(AROUND_SECONDS / cells.seconds, len(cells.times) / 12)
     after = spread(own).cells[-1]
-    eligible = [
-        -before <= place - own.place <= after and not prompt(own, float(place), cells.seconds)
-        for place in range(len(unknown))
-    ]
-    unknown = np.where(eligible, unknown, -np.inf)
+    eligible = np.array(
+        [
+            -before <= place - own.place <= after and not prompt(own, float(place), cells.seconds)
+            for place in range(len(cells.times))
+        ]
+    )
+    unknown = unknown_scores(witness, taken, eligible)
     unknown_place = int(np.argmax(unknown))
-    somebody = float(special.logsumexp(unknown)) if any(eligible) else -np.inf
+    stepped = float(special.logsumexp(unknown)) if eligible.any() else -np.inf
+    # A rollout is slow itself.
+    drifted = drift_score(witness, mine.place) if own.rollout * cells.seconds < MINUTE else -np.inf
+    somebody = float(np.logaddexp(stepped, drifted))
     credited = {s.owner for s in steps}
     rivals = {}
     for n, group in enumerate(groups):
         if n != number and n not in credited and abs(group.place - own.place) <= before:
-            score, rival_chances = change_score(witness, group, spread(group), taken)
-            rivals[n] = (
-                prior + score,
-                group.place + float(spread(group).cells[int(np.argmax(rival_chances))]),
-            )
-    best = max(rivals, key=lambda n: rivals[n][0], default=None)
-    rival_odds, rival_place = rivals[best] if best is not None else (-np.inf, 0.0)
+            rivals[n] = change_score(witness, group, spread(group), taken)
+    best = max(rivals, key=lambda n: rivals[n].log_bayes, default=None)
+    rival = rivals[best] if best is not None else NOTHING_OWN
+    rival_odds = prior + rival.log_bayes
     scores = np.array(
         [
             0.0,
-            prior + log_bayes,
+            prior + mine.log_bayes,
             somebody,
-            somebody + beside_it(float(unknown_place)) if somebody > WORTH_ASKING else -np.inf,
+            stepped + beside_it(float(unknown_place)) if stepped > WORTH_ASKING else -np.inf,
             rival_odds,
-            rival_odds + beside_it(rival_place) if rival_odds > WORTH_ASKING else -np.inf,
+            rival_odds + beside_it(rival.place) if rival_odds > WORTH_ASKING else -np.inf,
         ]
     )
     shares = special.softmax(scores)
     return Claim(
-        log_bayes=log_bayes,
+        log_bayes=mine.log_bayes,
+        net=min(
+            mine.log_bayes, float(special.logsumexp(scores[1::2]) - special.logsumexp(scores[::2]) - prior)
+        ),
         probability=float(shares[1] + shares[3] + shares[5]),
         rival=best if shares[4] > 0.1 else None,
         rival_probability=float(shares[4]),
         unknown_probability=float(shares[2]),
         unknown_place=float(unknown_place),
-        onset=own.place + float(spread(own).cells[int(np.argmax(chances))]),
+        onset=mine.place,
+        end=mine.end,
     )

@@ -33,6 +33,8 @@ from otelkit.query.panel import FloatArray, Panel
 MARGIN: Final = 0.10
 """Changes of P99 smaller than this share count as no effect."""
 FEWEST_CELLS: Final = 12
+MOST_CONTROLS: Final = 8
+"""Other services that are looked at: a median of more is hardly calmer."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,9 @@ class Judged:
 
     @property
     def p_value(self) -> float:
-        return self.null.p_value(self.claim.log_bayes)
+        """Of placebo dates; 1 where something that no placebo date knew could have made the effect."""
+        rivals = verdicts.rival_causes(self.group, self.claim, self.effect, self.beside)
+        return self.null.p_value(self.claim.net) if all(rival.known for rival in rivals) else 1.0
 
     @property
     def onset(self) -> float:
@@ -158,10 +162,8 @@ def prepare(window: Window, service: str) -> Prepared | str:
     if fitted is None:
         return "Too little of the series is known to fit it: read a longer span."
     witness, elsewhere = with_shifts(Witness(fitted), panel, service)
-    # Steps that are there would pass for noise; but which are there depends on the noise: found twice.
-    steps = [step.place for step in credit.find_steps(witness, groups)]
-    quiet = placebo.quiet(witness, [*(g.place for g in groups), *steps], placebo.guard(cells))
-    scale = placebo.scale(witness.knowing(steps), quiet)
+    quiet = placebo.quiet(witness, [g.place for g in groups], placebo.guard(cells))
+    scale = placebo.scale(witness, quiet)
     return Prepared(cells, witness.scaled(scale), tuple(elsewhere), tuple(groups), delay)
 
 
@@ -170,19 +172,17 @@ def with_shifts(witness: Witness, panel: Panel, service: str) -> tuple[Witness, 
     cells, model = witness.fitted.cells, witness.fitted.model
     steps = round(cells.seconds / panel.step_seconds)
     called = set(panel.dependencies.get(service, ()))
-    callers = {name for name, below in panel.dependencies.items() if service in below}
-    others = {
-        name: cell_module.build(panel, series, steps=steps)
-        for name, series in panel.services.items()
-        if name != service
-    }
     found, sentences = [], []
-    controls = [others[name] for name in sorted(others) if name not in called and name not in callers]
+
+    def built(names: Iterable[str]) -> list[Cells]:
+        return [cell_module.build(panel, panel.services[name], steps=steps) for name in names]
+
+    controls = built(control_names(panel, service))
     fleet = shifts.fleet(controls, model.channels, witness.fitted.width, len(cells.times))
     if fleet is not None:
         found.append(fleet)
         sentences.append("the other services moved at the same moment")
-    below = [others[name] for name in sorted(called) if name in others]
+    below = built(name for name in sorted(called) if name in panel.services and name != service)
     shift = shifts.dependency(cells, below, model.channels, cells.levels, witness.fitted.width)
     if shift is not None:
         found.append(shift)
@@ -190,6 +190,26 @@ def with_shifts(witness: Witness, panel: Panel, service: str) -> tuple[Witness, 
     found.append(shifts.unusual(cells, model.channels, witness.fitted.width))
     sentences.append("load or prompts moved further than usual at the same moment")
     return Witness(witness.fitted, tuple(found)), sentences
+
+
+def control_names(panel: Panel, service: str) -> list[str]:
+    """Services that may stand for the fleet: those named, or all that neither call this one nor are called
+    by it; the busiest of them, for their series say most."""
+    related = {service, *panel.dependencies.get(service, ())}
+    related |= {name for name, below in panel.dependencies.items() if service in below}
+    named = panel.controls.get(service, tuple(panel.services))
+    free = sorted(name for name in named if name in panel.services and name not in related)
+    if len(free) <= MOST_CONTROLS:
+        return free
+
+    def calls(name: str) -> float:
+        series = panel.services[name]
+        rates = (
+            series.bucket_counts if series.bucket_counts is not None else series.covariates.get("arrivals")
+        )
+        return float(np.nansum(rates)) if rates is not None else 0.0
+
+    return sorted(sorted(free, key=calls, reverse=True)[:MOST_CONTROLS])
 
 
 def grouped(changes: Sequence[ParameterChange], cells: Cells, delay: float) -> list[Group]:
@@ -224,7 +244,7 @@ def judge_window(prepared: Prepared) -> list[Judged]:
     quiet = placebo.quiet(
         witness, [*(g.place for g in groups), *(s.place for s in steps)], placebo.guard(cells)
     )
-    null = placebo.null(knowing, quiet, prepared.delay / cells.seconds)
+    null = placebo.null(knowing, quiet, prepared.delay / cells.seconds, [s.place for s in steps])
     owners = {step.owner for step in steps}
     result = []
     for number, group in enumerate(groups):
@@ -233,8 +253,9 @@ def judge_window(prepared: Prepared) -> list[Judged]:
             others = witness.knowing([s.place for s in steps if s.owner != number])
         claim = credit.claim(others, groups, number, steps)
         onset = np.array([claim.onset])
-        effects, noise = others.effects(onset)
-        evidence = others.weigh(onset, group.paths)
+        end = None if claim.end is None else np.array([claim.end])
+        effects, noise = others.effects(onset, end)
+        evidence = others.weigh(onset, group.paths, end)
         beside = confounders.around(witness, groups, number, claim, steps, prepared.elsewhere)
         result.append(
             Judged(

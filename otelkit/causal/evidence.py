@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from otelkit.causal import beliefs, fitting, pooling
+from otelkit.causal import beliefs, fitting, pooling, steps
 from otelkit.causal.fitting import Fitted
 from otelkit.causal.pooling import Evidence
 from otelkit.causal.shifts import Shift
-from otelkit.query.panel import FloatArray
+from otelkit.query.panel import BoolArray, FloatArray
 
 
 @dataclass(frozen=True)
@@ -22,10 +22,10 @@ class Witness:
     fitted: Fitted
     shifts: tuple[Shift, ...] = ()
 
-    def effects(self, onsets: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Effects on every channel of a step at each place on the grid, (S, K), and their covariance, (S, K,
-        K)."""
-        effects, noise = fitting.effects_at(self.fitted, onsets)
+    def effects(self, onsets: FloatArray, ends: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
+        """Effects on every channel of a step at each place on the grid, or of a pulse to each of ``ends``,
+        (S, K), and their covariance, (S, K, K)."""
+        effects, noise = fitting.effects_at(self.fitted, onsets, ends)
         places = np.clip(np.round(onsets).astype(int), 0, len(self.fitted.cells.times) - 1)
         for shift in self.shifts:
             size, own = shift.size[places], shift.deviation[places]
@@ -35,14 +35,30 @@ class Witness:
             noise = noise + (own**2)[:, :, None] * np.eye(own.shape[1])[None]
         return effects, noise
 
-    def weigh(self, onsets: FloatArray, paths: frozenset[str] = frozenset()) -> Evidence:
-        """Weigh the hypotheses for a step at each place; ``paths`` are those made likelier."""
-        return pooling.weigh(beliefs.leaning(self.fitted.model, paths), *self.effects(onsets))
+    def weigh(
+        self, onsets: FloatArray, paths: frozenset[str] = frozenset(), ends: FloatArray | None = None
+    ) -> Evidence:
+        """Weigh the hypotheses for a step at each place, or a pulse to each of ``ends``; ``paths`` are those
+        made likelier."""
+        return pooling.weigh(beliefs.leaning(self.fitted.model, paths), *self.effects(onsets, ends))
 
-    def fleet_moved(self, place: float) -> bool:
-        """Whether the other services moved together about ``place``."""
-        cell = int(np.clip(round(place), 0, len(self.fitted.cells.times) - 1))
-        return any(bool((shift.belief[max(0, cell - 2) : cell + 3] > 0.5).any()) for shift in self.shifts)
+    def weigh_pulses(self, onsets: FloatArray, ends: FloatArray) -> FloatArray:
+        """Log Bayes factor of a pulse between each pair of places, against none, shape (S,)."""
+        effects, noise = fitting.effects_at(self.fitted, onsets, ends)
+        return pooling.weigh(pooling.plain(self.fitted.model), effects, noise).log_bayes
+
+    def weigh_ramps(self, begins: FloatArray, ends: FloatArray) -> FloatArray:
+        """The same for a slow rise or fall from one place to another."""
+        effects, noise = fitting.effects_at(self.fitted, begins, ends, steps.ramps_at)
+        return pooling.weigh(pooling.plain(self.fitted.model), effects, noise).log_bayes
+
+    def fleet_moved(self) -> BoolArray:
+        """Whether the other services moved together about each cell, shape (N,)."""
+        certain = np.zeros(len(self.fitted.cells.times), dtype=bool)
+        for shift in self.shifts:
+            certain |= shift.belief > 0.5
+        spread: BoolArray = np.convolve(certain, np.ones(5), mode="full")[2 : len(certain) + 2] > 0.5
+        return spread
 
     def knowing(self, onsets: Sequence[float]) -> Witness:
         """The same once steps at these places are taken for granted."""

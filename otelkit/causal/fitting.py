@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -16,6 +16,10 @@ from otelkit.query.panel import FloatArray
 
 WIDTH_SECONDS: Final = 600.0
 """The first minutes after a change: the span whose P99 an effect is about."""
+
+LONGEST_DELAY_SECONDS: Final = 120.0
+
+Form = Callable[[StepTable, FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,8 @@ class Fitted:
     width: int
     """Cells in the first minutes."""
     columns: Regressors
+    delays: FloatArray
+    """Cells by which each channel shows a step later than the median does, shape (K,)."""
     scale: float = 1.0
     """How many times the noise model's own deviation the effects at quiet moments really spread."""
 
@@ -47,15 +53,18 @@ def fit(cells: Cells, suspected: Sequence[float] = ()) -> Fitted | None:
     """
     columns = design.causes(cells)
     at = np.arange(len(cells.times), dtype=float)
-    places = [p for p in suspected if 1 < p < len(at) - 2]
-    steps_there = None
-    if places:
-        matrix = np.column_stack([np.clip(at + 1 - place, 0.0, 1.0) for place in places])
-        steps_there = Regressors(matrix, ("step",) * len(places), np.full(len(places), 0.7))
+    late = delays(cells)
     names = [*cells.levels, *(name for name in COMPONENTS if name in cells.channels)]
     tables: dict[str, StepTable] = {}
     for name in names:
-        table = steps.build(cells.channels[name], columns, cells.calls, cells.seconds, steps_there)
+        places = [p + late.get(name, 0.0) for p in suspected]
+        places = [p for p in places if 1 < p < len(at) - 2]
+        steps_there = None
+        if places:
+            matrix = np.column_stack([np.clip(at + 1 - place, 0.0, 1.0) for place in places])
+            steps_there = Regressors(matrix, ("step",) * len(places), np.full(len(places), 0.7))
+        alike = next((table.noise for table in reversed(tables.values())), None)
+        table = steps.build(cells.channels[name], columns, cells.calls, cells.seconds, steps_there, alike)
         if table is not None:
             tables[name] = table
     if not tables or list(cells.levels)[-1] not in tables:
@@ -66,7 +75,23 @@ def fit(cells: Cells, suspected: Sequence[float] = ()) -> Fitted | None:
     )
     ordered = tuple(tables[name] for name in shape.channels)
     width = max(1, round(WIDTH_SECONDS / cells.seconds))
-    return Fitted(cells, shape, ordered, _correlation(ordered), width, columns)
+    offsets = np.array([late.get(name, 0.0) for name in shape.channels])
+    return Fitted(cells, shape, ordered, _correlation(ordered, offsets), width, columns, offsets)
+
+
+def delays(cells: Cells) -> dict[str, float]:
+    """Cells by which each quantile shows a step later than the median does.
+
+    Calls are seen when they end: of the calls that end within a minute of a change, those that took longer
+    were made before it.
+    """
+    usual = {
+        name: np.nanmedian(cells.channels[name]) for name in cells.levels if _known(cells.channels[name])
+    }
+    seconds = {name: float(np.exp(level)) for name, level in usual.items()}
+    middle = next(iter(seconds.values()), 0.0)
+    longest = LONGEST_DELAY_SECONDS
+    return {name: min(max(value - middle, 0.0), longest) / cells.seconds for name, value in seconds.items()}
 
 
 def first_shares(cells: Cells) -> dict[str, float]:
@@ -107,12 +132,12 @@ def widths(cells: Cells) -> dict[str, float]:
     return result
 
 
-def _correlation(tables: Sequence[StepTable]) -> FloatArray:
+def _correlation(tables: Sequence[StepTable], offsets: FloatArray) -> FloatArray:
     """Correlation of the channels' step effects over short widths, where many distinct ones can be had."""
     found = []
-    for table in tables:
+    for table, late in zip(tables, offsets.tolist(), strict=True):
         onsets = np.arange(len(table.response), dtype=float)
-        effects, variance = steps.effects_at(table, onsets, max(2, len(onsets) // 24))
+        effects, variance = steps.effects_at(table, onsets + late, max(2, len(onsets) // 24))
         found.append(np.clip(effects / np.sqrt(variance), -3.0, 3.0))
     z = np.array(found)
     inner = z @ z.T + 1e-6 * np.eye(len(z))
@@ -124,13 +149,21 @@ def _correlation(tables: Sequence[StepTable]) -> FloatArray:
 
 def absorb(fitted: Fitted, onset: float) -> Fitted:
     """The service once a step at ``onset`` (a place on the grid of cells) is taken for granted."""
-    return replace(fitted, tables=tuple(steps.absorb(t, onset, fitted.width) for t in fitted.tables))
+    both = zip(fitted.tables, fitted.delays.tolist(), strict=True)
+    return replace(fitted, tables=tuple(steps.absorb(t, onset + late, fitted.width) for t, late in both))
 
 
-def effects_at(fitted: Fitted, onsets: FloatArray) -> tuple[FloatArray, FloatArray]:
+def effects_at(
+    fitted: Fitted, onsets: FloatArray, ends: FloatArray | None = None, form: Form = steps.pulses_at
+) -> tuple[FloatArray, FloatArray]:
     """Effects of steps at S places on the grid on every channel, shape (S, K), and their covariance, shape
-    (S, K, K)."""
-    pairs = [steps.effects_at(table, onsets, fitted.width) for table in fitted.tables]
+    (S, K, K); of pulses, or of another ``form``, where ``ends`` (S,) are given."""
+    pairs = [
+        steps.effects_at(table, onsets + late, fitted.width)
+        if ends is None
+        else form(table, onsets + late, ends + late)
+        for table, late in zip(fitted.tables, fitted.delays.tolist(), strict=True)
+    ]
     effects = np.column_stack([p[0] for p in pairs])
     deviations = fitted.scale * np.sqrt(np.minimum(np.column_stack([p[1] for p in pairs]), 1e4))
     return effects, deviations[:, :, None] * fitted.correlation[None] * deviations[:, None, :]

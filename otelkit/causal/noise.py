@@ -8,6 +8,7 @@ proportional to the number of cells.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -19,7 +20,13 @@ from otelkit.query.panel import FloatArray
 STRENGTHS: Final = (0.01, 0.1, 0.5, 2.0, 8.0)
 FAST_MEMORIES: Final = (45.0, 150.0)
 SLOW_MEMORIES: Final = (600.0, 2400.0)
-ROUNDS: Final = 2
+ROUNDS: Final = 4
+GRIDS: Final = {
+    "slow": STRENGTHS,
+    "fast": STRENGTHS,
+    "fast_memory": FAST_MEMORIES,
+    "slow_memory": SLOW_MEMORIES,
+}
 
 
 @dataclass(frozen=True)
@@ -72,10 +79,14 @@ def factor(noise: Noise, weights: FloatArray, cell_seconds: float) -> Factored:
 
 
 def choose(
-    values: FloatArray, columns: FloatArray, ridge: FloatArray, weights: FloatArray, cell_seconds: float
+    values: FloatArray,
+    columns: FloatArray,
+    ridge: FloatArray,
+    weights: FloatArray,
+    cell_seconds: float,
+    start: Noise | None = None,
 ) -> tuple[Noise, float]:
-    """The noise model of highest restricted likelihood, by going through its four numbers in turn, and its
-    variance.
+    """The noise model of highest restricted likelihood, by climbing from ``start``, and its variance.
 
     Args:
         values: log latency, shape (N,); anything where ``weights`` is zero.
@@ -83,27 +94,27 @@ def choose(
         ridge: prior precision of their coefficients relative to the noise variance, shape (P,).
         weights: shape (N,).
         cell_seconds: width of a cell.
+        start: where to begin; a channel like this one's, for speed.
     """
-    best = Noise()
-    reached, variance = _likelihood(best, values, columns, ridge, weights, cell_seconds)
+    best = start or Noise()
+    tried = {best: _likelihood(best, values, columns, ridge, weights, cell_seconds)}
     for _ in range(ROUNDS):
         before = best
-        for field, grid in (
-            ("slow", STRENGTHS),
-            ("fast", STRENGTHS),
-            ("fast_memory", FAST_MEMORIES),
-            ("slow_memory", SLOW_MEMORIES),
-        ):
-            for number in grid:
-                candidate = replace(best, **{field: number})
-                if candidate == best:
-                    continue
-                likelihood, own = _likelihood(candidate, values, columns, ridge, weights, cell_seconds)
-                if likelihood > reached:
-                    best, reached, variance = candidate, likelihood, own
+        for field, grid in GRIDS.items():
+            for candidate in _beside(best, field, grid):
+                if candidate not in tried:
+                    tried[candidate] = _likelihood(candidate, values, columns, ridge, weights, cell_seconds)
+                if tried[candidate][0] > tried[best][0]:
+                    best = candidate
         if best == before:
             break
-    return best, variance
+    return best, tried[best][1]
+
+
+def _beside(noise: Noise, field: str, grid: Sequence[float]) -> list[Noise]:
+    """The models whose one number is next on its grid."""
+    place = min(range(len(grid)), key=lambda k: abs(grid[k] - getattr(noise, field)))
+    return [replace(noise, **{field: grid[k]}) for k in (place - 1, place + 1) if 0 <= k < len(grid)]
 
 
 def _likelihood(

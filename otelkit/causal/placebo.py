@@ -27,9 +27,13 @@ TAIL_WEIGHT: Final = 6.0
 belief has."""
 LEAST_P: Final = 1e-4
 """Smaller p-values than this nobody can vouch for from a few hours of placebos."""
+NO_STEP: Final = -20.0
+"""Log Bayes factor of what cannot be a step."""
 BELIEVED: Final = 12.0
 """Placebos' worth of the belief that the noise model's scale is right."""
-SCALES: Final = (0.9, 1.8)
+MEAN_SQUARE: Final = 0.92
+"""Mean of the square of a standard normal variable, where more than 4 counts as 4."""
+SCALES: Final = (1.0, 1.8)
 
 
 @dataclass(frozen=True)
@@ -72,26 +76,34 @@ def scale(witness: Witness, cells: BoolArray) -> float:
         return 1.0
     effects, noise = witness.effects(onsets)
     deviations = np.sqrt(np.einsum("skk->sk", noise))
-    squares = float(np.minimum((effects / deviations) ** 2, 9.0).mean())
+    # Steps that nobody recorded may be among them: they must not count for much.
+    squares = float(np.minimum((effects / deviations) ** 2, 4.0).mean()) / MEAN_SQUARE
     distinct = max(1.0, len(onsets) / max(witness.fitted.width / 2, 1))
     return float(np.clip(np.sqrt((squares * distinct + BELIEVED) / (distinct + BELIEVED)), *SCALES))
 
 
-def null(witness: Witness, cells: BoolArray, delay: float) -> Null:
-    """Scores of the same search at all quiet cells; ``witness`` knows of every accepted step; ``delay`` as in
-    ``credit.lags``."""
+def null(witness: Witness, cells: BoolArray, delay: float, taken: Sequence[float]) -> Null:
+    """Scores of the same search at all quiet cells.
+
+    Args:
+        witness: knows the accepted steps at the places ``taken``.
+        cells: quiet ones.
+        delay: as in ``credit.lags``.
+        taken: as everywhere, what is left over beside a known step is no step of its own.
+    """
     at = witness.fitted.cells
     onsets = np.flatnonzero(cells)
     if not len(onsets):
         return Null(np.empty(0), np.empty(0), 0.0, TAIL)
-    halves = witness.weigh(np.arange(0, len(at.times), 0.5))
+    everywhere = witness.weigh(np.arange(len(at.times), dtype=float))
     spread = credit.lags(at.seconds, delay, 0.0, len(at.times))
-    places = np.round(2 * (onsets[:, None] + spread.cells[None])).astype(int)
-    looked_at = halves.log_bayes[np.clip(places, 0, len(halves.log_bayes) - 1)]
+    places = onsets[:, None] + spread.cells[None]
+    free = [not credit.beside(float(place), taken) for place in range(len(at.times))]
+    looked_at = np.interp(places, np.arange(len(at.times)), np.where(free, everywhere.log_bayes, NO_STEP))
     scores = special.logsumexp(spread.log_prior[None] + looked_at, axis=1)
     threshold = float(np.quantile(scores, 1 - UPPER))
     above = scores[scores > threshold] - threshold
     distinct = max(1.0, len(above) / max(witness.fitted.width / 4, 1))
     mean = float(above.mean()) if len(above) else TAIL
     excess = (mean * distinct + TAIL * TAIL_WEIGHT) / (distinct + TAIL_WEIGHT)
-    return Null(scores, halves.value[2 * onsets], threshold, excess)
+    return Null(scores, everywhere.value[onsets], threshold, excess)

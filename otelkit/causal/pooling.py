@@ -10,7 +10,7 @@ effect that noise alone could have made towards zero (no winner's curse), and sa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -149,11 +149,13 @@ def model(
     columns["far_tail"] = [float(steep.get(c, 0.0) >= 1.0) for c in channels]
     paths = tuple(columns)
     alone = [(path,) for path in paths]
-    with_queue = [(path, "queueing") for path in paths if path != "queueing"]
-    every: list[tuple[str, ...]] = [(), *alone, *with_queue]
+    pairs = [(path, "queueing") for path in paths if path != "queueing"]
+    # Some calls much slower: their tokens are too, so the mean shows it a little.
+    pairs += [("time_per_token", tail) for tail in ("tail", "far_tail") if "time_per_token" in paths]
+    every: list[tuple[str, ...]] = [(), *alone, *pairs]
     active = np.array([[RELATIVE[path] if path in one else 0.0 for path in paths] for one in every])
     hypotheses = np.vstack([active[:1], *(size * active[1:] for size in SIZES)])
-    likely = [1.0 for _ in alone] + [0.5 for _ in with_queue]
+    likely = [1.0 for _ in alone] + [0.5 for _ in pairs]
     weights = np.array([0.0, *(likely * len(SIZES))])
     coarse = np.array([COARSE * np.log2(max(widths.get(c, 1.0), 1.0)) for c in channels])
     return Model(
@@ -164,6 +166,18 @@ def model(
         weights=weights / weights.sum(),
         inexact=np.hypot(INEXACT, np.minimum(coarse, 0.8)),
         target=len(levels) - 1,
+    )
+
+
+def plain(shape: Model) -> Model:
+    """The model with nothing but middling effects through one path each: quick, for many places."""
+    size = sorted(SIZES)[len(SIZES) // 2]
+    active = shape.hypotheses > 0
+    one = (active.sum(axis=1) == 1) & np.isclose(shape.hypotheses.max(axis=1), size)
+    kept = np.flatnonzero(one)
+    weights = np.concatenate([[0.0], shape.weights[kept]])
+    return replace(
+        shape, hypotheses=shape.hypotheses[np.concatenate([[0], kept])], weights=weights / weights.sum()
     )
 
 

@@ -55,19 +55,19 @@ def before_after(values: FloatArray, width: int) -> FloatArray:
     return result
 
 
-def load_adjusted(cells: Cells, name: str) -> FloatArray:
-    """A channel with what load and prompts explain taken off by ridge regression, shape (N,)."""
-    values = cells.channels[name]
+def load_adjusted(cells: Cells, names: Sequence[str]) -> dict[str, FloatArray]:
+    """Channels with what load and prompts explain taken off by ridge regression, each of shape (N,)."""
     regressors = design.causes(cells)
-    known = np.isfinite(values)
-    if known.sum() < 2 * len(regressors.names):
-        return np.where(known, values, np.nan)
-    x = regressors.columns[known]
-    y = values[known] - values[known].mean()
     ridge = np.diag(np.maximum(0.05 / regressors.prior_deviation**2, 1e-9))
-    coefficients = np.linalg.solve(x.T @ x + ridge, x.T @ y)
-    result = np.full(len(values), np.nan)
-    result[known] = y - x @ coefficients
+    result = {}
+    for name in names:
+        values = cells.channels[name]
+        known = np.isfinite(values)
+        result[name] = np.where(known, values, np.nan)
+        if known.sum() >= 2 * len(regressors.names):
+            x = regressors.columns[known]
+            y = values[known] - values[known].mean()
+            result[name][known] = y - x @ np.linalg.solve(x.T @ x + ridge, x.T @ y)
     return result
 
 
@@ -88,8 +88,9 @@ def fleet(controls: Sequence[Cells], channels: Sequence[str], width: int, length
         return None
     size, deviation = np.zeros((length, len(channels))), np.zeros((length, len(channels)))
     surprise = np.zeros(length)
+    adjusted = [load_adjusted(c, [name for name in channels if name in c.channels]) for c in usable]
     for k, name in enumerate(channels):
-        moves = np.array([before_after(load_adjusted(c, name), width) for c in usable if name in c.channels])
+        moves = np.array([before_after(columns[name], width) for columns in adjusted if name in columns])
         if len(moves) < FEWEST_CONTROLS:
             continue
         # Where scrapes are missing everywhere nothing is known to have moved.
@@ -125,8 +126,8 @@ def dependency(
     for other in usable:
         first, last = next(iter(other.levels)), list(other.levels)[-1]
         centre, far = other.channels[first], other.channels[last]
-        moved = before_after(load_adjusted(other, first), width)
-        moved_far = before_after(load_adjusted(other, last), width)
+        adjusted = load_adjusted(other, [first, last])
+        moved, moved_far = (before_after(adjusted[name], width) for name in (first, last))
         usual = 1.48 * float(np.nanmedian(np.abs(moved))) + 1e-6 if np.isfinite(moved).any() else 1.0
         surprise = np.abs(np.nan_to_num(moved)) / usual
         belief = surprise**4 / (surprise**4 + 3.0**4)

@@ -22,6 +22,7 @@ LATER_DEVIATION: Final = 0.3
 """How far (log latency) a change's later effect is believed to differ from that of its first minutes."""
 LEAST_DEVIATION: Final = 0.02
 """Deviation of a usual cell (log latency) below which no series is believed to be that quiet for long."""
+STAIRS: Final = 6
 KNOWN_DEVIATION: Final = 2.0
 """Size that an accepted step is believed to have at most; wide, so that the data decide."""
 
@@ -31,7 +32,7 @@ class StepTable:
     """One channel of one service on N cells."""
 
     products: FloatArray
-    """Inner products of Heaviside columns, shape (N, N), over the noise variance, before any step is known."""
+    """Inner products of Heaviside columns, shape (N, N), over the noise variance, with no step known."""
     response: FloatArray
     """Their inner products with the data, shape (N,), over the noise variance."""
     variance: float
@@ -51,6 +52,7 @@ def build(
     calls: FloatArray,
     cell_seconds: float,
     suspected: Regressors | None = None,
+    alike: Noise | None = None,
 ) -> StepTable | None:
     """The table of one channel.
 
@@ -60,6 +62,7 @@ def build(
         calls: calls in each cell; a cell's own noise falls with their number.
         cell_seconds: width of a cell.
         suspected: steps that may be there; they are kept out of the noise, not out of the table.
+        alike: the noise of a channel like this one.
 
     Returns:
         None where the channel has too little to say.
@@ -83,6 +86,7 @@ def build(
         np.maximum(spread / with_steps.prior_deviation**2, 1e-9),
         weights,
         cell_seconds,
+        alike,
     )
     variance = max(variance, LEAST_DEVIATION**2)
     factored = noise_module.factor(noise, weights, cell_seconds)
@@ -142,6 +146,29 @@ def effects_at(table: StepTable, onsets: FloatArray, width: float) -> tuple[Floa
     return np.where(usable, response / safe, 0.0), np.where(usable, 1 / safe, np.inf)
 
 
+def pulses_at(table: StepTable, onsets: FloatArray, ends: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Effects of pulses that begin and end at places on the grid, and their variances, each of shape (S,)."""
+    (first, up), (last, down) = _heaviside(table, onsets), _heaviside(table, ends)
+    pulse = np.column_stack([first, last]), np.column_stack([up, -down])
+    information = _inner(table, pulse, pulse)
+    usable = information > 1e-6
+    safe = np.where(usable, information, 1.0)
+    return np.where(usable, _dot(table, pulse) / safe, 0.0), np.where(usable, 1 / safe, np.inf)
+
+
+def ramps_at(table: StepTable, begins: FloatArray, ends: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Full effects of straight ramps between places on the grid, and their variances, each of shape (S,).
+
+    A ramp is taken as a staircase of ``STAIRS`` steps.
+    """
+    parts = [_heaviside(table, begins + (ends - begins) * (stair + 0.5) / STAIRS) for stair in range(STAIRS)]
+    ramp = np.column_stack([p[0] for p in parts]), np.column_stack([p[1] for p in parts]) / STAIRS
+    information = _inner(table, ramp, ramp)
+    usable = information > 1e-6
+    safe = np.where(usable, information, 1.0)
+    return np.where(usable, _dot(table, ramp) / safe, 0.0), np.where(usable, 1 / safe, np.inf)
+
+
 def absorb(table: StepTable, onset: float, width: float) -> StepTable:
     """The table once a step at ``onset`` (and what becomes of it after ``width`` cells) is taken for
     granted."""
@@ -156,7 +183,8 @@ def absorb(table: StepTable, onset: float, width: float) -> StepTable:
 
 
 Columns = tuple[NDArray[np.int_], FloatArray]
-"""Steps as sums of two neighbouring Heaviside columns: their places (S, 2) and shares (S, 2)."""
+"""Movements as sums of M Heaviside columns (two neighbouring ones for a step between cells): their places
+(S, M) and shares (S, M)."""
 
 
 def _heaviside(table: StepTable, onsets: FloatArray) -> Columns:
@@ -171,8 +199,8 @@ def _heaviside(table: StepTable, onsets: FloatArray) -> Columns:
 
 def _inner(table: StepTable, left: Columns, right: Columns) -> FloatArray:
     total = np.zeros(len(left[0]))
-    for i in range(2):
-        for j in range(2):
+    for i in range(left[0].shape[1]):
+        for j in range(right[0].shape[1]):
             total += left[1][:, i] * right[1][:, j] * table.products[left[0][:, i], right[0][:, j]]
     if table.known.shape[1]:
         total -= (_known(table, left) * _known(table, right)).sum(axis=1)

@@ -15,17 +15,25 @@ from otelkit.causal.explanation import Verdict
 from otelkit.query.panel import FloatArray
 
 FALSE_DISCOVERIES: Final = 0.10
-LIKELY: Final = 0.7
+LIKELY: Final = 0.55
 """Probability of an effect from which on it is called causal."""
-CERTAIN: Final = 0.9
-"""The same where something else moved P99 at that moment too."""
+CERTAIN: Final = 0.88
+"""The same, and that of an effect worth the name, where something else could have made it by itself, or
+moved P99 before a late onset."""
 WORTH_LIKELY: Final = 0.5
-"""Probability, the same, of an effect worth the name."""
+"""Probability of an effect worth the name."""
+SIGN_LIKELY: Final = 0.75
+"""Probability of its sign."""
+SPREAD: Final = 0.4
+"""Share of an effect by which the minutes after a change may differ from what the model makes of them: queues
+build up or drain. For intervals."""
+LARGE: Final = 0.6
+"""Effect (log P99) from which on that share stops growing."""
 INTERVAL_ODDS: Final = 10.0
 """How often changes have effects is itself only guessed; intervals are given as if it were this many times
 oftener, so that they do not shrink to nothing on the strength of that guess."""
 LATE_CELLS: Final = 1.5
-"""An onset later than this, or a confounder, asks for an interval that excludes zero."""
+"""An onset later than this counts as late."""
 WORTH: Final = 0.04
 """Share of P99 below which an effect is not worth the name."""
 NOTHING: Final = 0.01
@@ -63,8 +71,15 @@ class Estimate:
     def interval(self) -> tuple[float, float]:
         """95 % interval, under the belief that effects are more common (``INTERVAL_ODDS``)."""
         raised = self.weights * np.where(np.arange(len(self.weights)) == 0, 1.0, INTERVAL_ODDS)
-        cautious = Estimate(raised / raised.sum(), self.means, self.deviations)
+        wider = np.hypot(self.deviations, SPREAD * np.minimum(np.abs(self.means), LARGE))
+        cautious = Estimate(raised / raised.sum(), self.means, wider)
         return cautious.quantile(0.025), cautious.quantile(0.975)
+
+    @property
+    def sign(self) -> float:
+        """Probability of the likelier sign."""
+        below = self.below(0.0)
+        return max(below, 1 - below)
 
     @property
     def worth(self) -> float:
@@ -102,6 +117,14 @@ def false_discovery_rates(p_values: Sequence[float]) -> list[float]:
     return [float(value) for value in result]
 
 
+def rival_causes(
+    own: Group, claim: Claim, effect: Estimate, confounders: Sequence[Confounder]
+) -> list[Confounder]:
+    """Those that could have made the effect by themselves; before a late onset, all that moved P99."""
+    late = claim.onset - own.place > LATE_CELLS + own.rollout
+    return [c for c in confounders if late or c.explains(effect.mean)]
+
+
 def decide(
     groups: Sequence[Group],
     own: Group,
@@ -132,11 +155,12 @@ def decide(
     again = any(g.place < own.place and names & {c.parameter for c in g.changes} for g in groups)
     if taken_back is not None and not again:
         return Verdict.CORRELATED_ONLY, f"P99 went back to where it was before {taken_back.sentence}."
-    enough = claim.probability > (CERTAIN if confounders else LIKELY)
-    low, high = (float(np.expm1(bound)) for bound in effect.interval)
-    suspicious = bool(confounders) or claim.onset - own.place > LATE_CELLS
-    enough = enough and effect.worth > WORTH_LIKELY and (low * high > 0 or not suspicious)
-    if q < FALSE_DISCOVERIES and enough:
+    rivals = rival_causes(own, claim, effect, confounders)
+    if not rivals:
+        enough = claim.probability > LIKELY and effect.worth > WORTH_LIKELY
+    else:
+        enough = claim.probability > CERTAIN and effect.worth > CERTAIN and all(c.known for c in rivals)
+    if q < FALSE_DISCOVERIES and enough and effect.sign > SIGN_LIKELY:
         if len(own.changes) > 1:
             return (
                 Verdict.CANNOT_SEPARATE,
@@ -144,15 +168,22 @@ def decide(
             )
         beside = f" Accounted for beside it: {confounders[0].sentence}." if confounders else ""
         return Verdict.CAUSAL, f"P99 stepped when it was made, beyond load and whatever else moved.{beside}"
-    if confounders:
+    low, high = (float(np.expm1(bound)) for bound in effect.interval)
+    if rivals or (confounders and abs(confounders[0].size) > margin):
+        worst = rivals[0] if rivals else confounders[0]
         return (
             Verdict.CORRELATED_ONLY,
-            f"P99 moved by {np.expm1(confounders[0].size):+.0%}, but {confounders[0].sentence}.",
+            f"P99 moved by {np.expm1(worst.size):+.0%}, but {worst.sentence}.",
         )
     if -margin < low and high < margin:
         return (
             Verdict.NO_EFFECT,
             f"Any effect on P99 is smaller than {margin:.0%} (95 %: {low:+.1%} to {high:+.1%}).",
+        )
+    if confounders:
+        return (
+            Verdict.CORRELATED_ONLY,
+            f"P99 moved by {np.expm1(confounders[0].size):+.0%}, but {confounders[0].sentence}.",
         )
     return (
         Verdict.CANNOT_SEPARATE,
