@@ -9,10 +9,10 @@ does in a service besides: metrics with exemplars, and the search for parameter 
 of its own; rounds alternate between the ways, and the result is the median over rounds.
 
 What a generation costs whatever its length, above all its own span by the SDK, is spread over its tokens, so
-short ones cost more per token. Which lengths count is therefore taken from traces of real services: the ten
-deciles' middles of the output lengths of Azure's conversations (2023, 19,366 requests, mean 211 tokens) and of
-Mooncake's (12,031 requests, mean 343), each mix read in turn. The goals count there, and at two single
-lengths besides.
+short ones cost more per token. Which lengths count is therefore taken from traces of real services: the
+middles of the deciles of the output lengths of Azure's conversations (2023, 19,366 requests, mean 211 tokens)
+and of Mooncake's (12,031 requests, mean 343). The lengths of a mix are read in turn. The goals count there,
+and at two single lengths besides.
 
 ``request`` is CPU time of the thread that reads the stream, beyond reading it alone; ``background`` is that
 of all other threads. The floor is what any per-token record costs: ``perf_counter_ns`` and ``list.append``.
@@ -93,7 +93,7 @@ def least() -> tuple[Record, Finish]:
     tracer = provider.get_tracer("benchmark")
 
     def record(stream: Stream) -> None:
-        begin = {
+        begin: dict[str, Any] = {
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": "openai",
             "gen_ai.request.model": "some-model",
@@ -106,7 +106,7 @@ def least() -> tuple[Record, Finish]:
         stamp, now = steps.append, time.perf_counter_ns
         for _ in stream:
             stamp(now())
-        end = {
+        end: dict[str, Any] = {
             "otelkit.step.count": len(steps),
             "gen_ai.response.time_to_first_chunk": (steps[0] - steps[-1]) / 1e9,
             "otelkit.time_per_output_token": (steps[-1] - steps[0]) / 1e9,
