@@ -75,19 +75,34 @@ def test_an_alert_reaches_a_receiver(stack: Stack) -> None:
     assert latency[0]["service"] == "chat"
 
 
+def exemplars(stack: Stack, start: float, end: float) -> set[str]:
+    """Trace ids of the exemplars between two Unix times."""
+    query = f"{semconv.METRIC_OPERATION_DURATION}_bucket"
+    found = stack.ask("query_exemplars", {"query": query, "start": start, "end": end})
+    return {one["labels"]["trace_id"] for series in found for one in series["exemplars"]}
+
+
+def received(stack: Stack) -> set[str]:
+    """Trace ids that the collector has got spans of."""
+    return set(re.findall(r"\b[0-9a-f]{32}\b", stack.logs("otel-collector")))
+
+
 def test_a_trace_of_an_exemplar_reached_the_collector(stack: Stack) -> None:
     """A click on a slow call would open nothing."""
+    now = time.time()
+    found = eventually("exemplars are kept", lambda: exemplars(stack, now - 600, time.time()))
+    eventually("an exemplar's trace was received", lambda: found & received(stack))
 
-    def trace_ids() -> set[str]:
-        now = time.time()
-        query = f"{semconv.METRIC_OPERATION_DURATION}_bucket"
-        found = stack.ask("query_exemplars", {"query": query, "start": now - 600, "end": now})
-        return {one["labels"]["trace_id"] for series in found for one in series["exemplars"]}
 
-    def received() -> set[str]:
-        return set(re.findall(r"\b[0-9a-f]{32}\b", stack.logs("otel-collector")))
-
-    eventually("an exemplar's trace was received", lambda: trace_ids() & received())
+def test_spans_of_a_time_without_a_collector_arrive(stack: Stack) -> None:
+    """A restart of the collector would leave holes in the traces of every service."""
+    stack.compose("stop", "--timeout", "5", "otel-collector")
+    start = time.time()
+    found = eventually("calls end without it", lambda: exemplars(stack, start, time.time()))
+    end = time.time()
+    stack.compose("start", "otel-collector")
+    eventually("their spans come later", lambda: exemplars(stack, start, end) <= received(stack))
+    assert found
 
 
 def test_a_change_is_seen_and_judged(stack: Stack) -> None:
