@@ -99,6 +99,8 @@ class Analyser:
         self._step = reading.grid_step(spec.scrape_interval.seconds)
         self._known: dict[str, Judgement] = {}
         """By change id."""
+        self._analysed: dict[str, float] = {}
+        """Service -> Unix seconds up to which it was last analysed."""
         self._movements: dict[str, Movement] = {}
         self._shown: dict[str, str] = {}
         """Change id -> service, for the changes of the last round."""
@@ -121,7 +123,9 @@ class Analyser:
         found = self._source.changes(now - self._limits.keep_seconds, now)
         kept = self._kept(found, end)
         due = [name for name, some in kept.items() if any(self._is_due(one, end) for one in some)]
-        due.sort(key=lambda name: -max(one.first_seen for one in kept[name] if self._is_due(one, end)))
+        newest = {name: max(one.first_seen for one in kept[name] if self._is_due(one, end)) for name in due}
+        # Newest first would be the kindest; but those with ever new changes must not keep the others waiting.
+        due.sort(key=lambda name: (self._analysed.get(name, 0.0), -newest[name]))
         self._publish(kept, end, len(due))
         done = self._analyse(due[: self._limits.services], kept, found, end) if due else 0
         self._remember_p99(kept, now)
@@ -158,6 +162,7 @@ class Analyser:
         for service, changes in evicted.items():
             self._watcher.evicted(service, changes)
         self._shown = shown
+        self._analysed = {name: at for name, at in self._analysed.items() if name in kept}
         self._known = {id_: one for id_, one in self._known.items() if id_ in shown}
         return {service: some[::-1] for service, some in sorted(kept.items())}
 
@@ -197,6 +202,7 @@ class Analyser:
             explanation = self._explain(service, read, rivals[-self._limits.rivals :])
             due = [change for change in kept[service] if self._is_due(change, end)]
             self._look(service, due, explanation, end)
+            self._analysed[service] = end
             self._publish(kept, end, len(services) - number - 1)
         return len(services)
 

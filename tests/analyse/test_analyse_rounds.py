@@ -13,7 +13,7 @@ from otelkit.errors import BackendUnreachable, DataError
 from otelkit.model import ParameterChange
 from otelkit.query import Panel, ServiceSeries
 from otelkit.query.connection import Api
-from otelkit.spec import Spec
+from otelkit.spec import Duration, Spec
 
 NOW = 1_800_000_000.0
 
@@ -81,7 +81,7 @@ def analyser(source: ScriptedSource, limits: Limits | None = None) -> tuple[Anal
     made = Analyser(
         source,
         NothingRecorded(),
-        Spec(),
+        Spec(scrape_interval=Duration.parse("1m")),
         limits=limits or Limits(),
         watcher=counting,
         clock=lambda: now[0],
@@ -95,7 +95,7 @@ def test_nothing_is_read_while_nothing_is_due() -> None:
     made, _, now = analyser(source)
     (one,) = made.round().judgements["a"]
     assert (one.verdict, source.read) == ("too early", [])
-    now[0] += 90
+    now[0] += 400
     made.round()
     assert sorted(source.read) == ["a", "b"]
     made.round()
@@ -105,7 +105,7 @@ def test_nothing_is_read_while_nothing_is_due() -> None:
 def test_few_services_a_round_newest_first_and_few_controls() -> None:
     """After a restart one round would take minutes, and the change that matters be the last to be judged."""
     names = [f"s{number:03}" for number in range(60)]
-    source = ScriptedSource(names, [change(name, "top_k", 1000 + 10 * n) for n, name in enumerate(names)])
+    source = ScriptedSource(names, [change(name, "top_k", 1200 + 10 * n) for n, name in enumerate(names)])
     made, _, _ = analyser(source, Limits(services=2))
     state = made.round()
     assert state.waiting == 58
@@ -160,3 +160,16 @@ def test_changes_out_of_reach_are_left_out() -> None:
     source = ScriptedSource(["a"], [change("a", "top_k", 5 * 3600), change("a", "seed", 2000)])
     made, _, _ = analyser(source)
     assert [one.change.parameter for one in made.round().judgements["a"]] == ["seed"]
+
+
+def test_services_with_ever_new_changes_do_not_keep_others_waiting() -> None:
+    """The last looks at a quiet service would wait for as long as a busy one goes on changing."""
+    busy = [change("busy", f"p{number}", 1000 - 100 * number) for number in range(10)]
+    source = ScriptedSource(["busy", "quiet"], [*busy, change("quiet", "top_k", 2000)])
+    made, _, now = analyser(source, Limits(services=1))
+    made.round()
+    for _ in range(2):
+        now[0] += 400
+        source.found.append(change("busy", f"at{now[0]}", NOW - now[0] + 90))
+        made.round()
+    assert made.state.judgements["quiet"][0].finding is not None
