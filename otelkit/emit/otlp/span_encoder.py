@@ -63,6 +63,8 @@ class SpanEncoder:
 
     def __init__(self) -> None:
         self._texts: dict[str, bytes] = {}
+        self._attributes: dict[tuple[str, object], bytes] = {}
+        """Whole attributes, of texts only: 1, 1.0 and True are one key."""
         self._groups: list[_Group] = []
 
     def encode(self, spans: Sequence[ReadableSpan]) -> bytes:
@@ -125,13 +127,11 @@ class SpanEncoder:
             parts += (_NAME, self._text(span.name))
         parts.append(_KINDS[span.kind])
         parts.append(_TIMES.pack(_START, start, _END, end))
-        for key, value in _attributes(span):
-            encoded = self._value(value)
-            if encoded is None:
+        for key, value in _items(span):
+            attribute = self._attribute(key, value)
+            if attribute is None:
                 return None
-            name, length = self._text(key), varint(len(encoded))
-            size = len(_KEY) + len(name) + len(_VALUE) + len(length) + len(encoded)
-            parts += (_ATTRIBUTE, varint(size), _KEY, name, _VALUE, length, encoded)
+            parts.append(attribute)
         if span.dropped_attributes:
             parts += (_DROPPED_ATTRIBUTES, varint(span.dropped_attributes))
         message, code = span.status.description, span.status.status_code.value
@@ -142,6 +142,24 @@ class SpanEncoder:
         parts.append(_REMOTE_FLAGS if parent is not None and parent.is_remote else _LOCAL_FLAGS)
         body = b"".join(parts)
         return _SPANS + varint(len(body)) + body
+
+    def _attribute(self, key: str, value: object) -> bytes | None:
+        """The attribute as a repeated field; None for what the official encoder should write."""
+        again = type(value) is str and len(value) <= MAX_KNOWN_TEXT
+        known = self._attributes.get((key, value)) if again else None
+        if known is not None:
+            return known
+        encoded = self._value(value)
+        if encoded is None:
+            return None
+        name, length = self._text(key), varint(len(encoded))
+        size = len(_KEY) + len(name) + len(_VALUE) + len(length) + len(encoded)
+        written = b"".join((_ATTRIBUTE, varint(size), _KEY, name, _VALUE, length, encoded))
+        if again:
+            if len(self._attributes) >= MAX_KNOWN:
+                self._attributes.clear()
+            self._attributes[key, value] = written
+        return written
 
     def _value(self, value: object) -> bytes | None:
         """An ``AnyValue``'s content; None for what the official encoder should write."""
@@ -177,7 +195,7 @@ class SpanEncoder:
         return known
 
 
-def _attributes(span: ReadableSpan) -> Sequence[tuple[str, Any]]:
+def _items(span: ReadableSpan) -> Sequence[tuple[str, Any]]:
     """The SDK's mapping takes a lock for each of its items; the dictionary inside, of a span that has ended,
     needs none."""
     inside = getattr(getattr(span, "_attributes", None), "_dict", None)
