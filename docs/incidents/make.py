@@ -1,7 +1,7 @@
 """Write the simulated incidents that docs/incidents.md reads: ``python docs/incidents/make.py``. With
 ``--text``, run the page's commands instead, and put what they print under them.
 
-Each is a scenario of the causal benchmark, cut to an hour and a half around a change of one service, and with
+Each is a scenario of the causal benchmark, cut to an hour and a half around changes of one service, and with
 names that say what they are. The same scenario gives the same files.
 """
 
@@ -58,7 +58,8 @@ THRESHOLDS: Final = {"max_tokens": 0.12, "rate_limit": 0.085, "route_weight": 0.
 def incident(kind: str, seed: int) -> tuple[Panel, list[ParameterChange]]:
     """Series and changes as a bundle holds them."""
     scenario = kinds.scenario(kind, seed)
-    at = next(change.first_seen for change in scenario.changes if change.service == kinds.TARGET)
+    times = [change.first_seen for change in scenario.changes if change.service == kinds.TARGET]
+    at = times[(len(times) - 1) // 2]
     panel = named(cut(scenario.panel, at - AROUND_SECONDS, at + AROUND_SECONDS))
     kept = [
         replace(change, service=name_of(change.service), old=values[0], new=values[1])
