@@ -11,13 +11,13 @@ import json
 import pickle
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.causal import kinds, methods, scoring
+from benchmarks.causal import impact, kinds, methods, oracle, scale, scoring
 from benchmarks.causal.world import Scenario
 
 REPORTED = 1000
@@ -34,6 +34,11 @@ BARS = {
     "three_way_accuracy": (">=", None, 0.90),
     "cpu_ms_per_change": ("<=", None, 50.0),
 }
+SCALE_BARS = {
+    "ten_services_12_hours": {"cpu_ms_per_change": 50.0},
+    "hundred_services_1000_changes": {"seconds": 60.0, "peak_memory_mb": 1024.0},
+}
+Total = dict[str, tuple[list[scoring.Case], float]]
 
 
 def load(cache: Path | None, kind: str, seed: int) -> Scenario:
@@ -51,12 +56,13 @@ def load(cache: Path | None, kind: str, seed: int) -> Scenario:
 
 
 def judge(
-    job: tuple[str, int], cache: Path | None, chosen: dict[str, methods.Method]
-) -> dict[str, tuple[list[scoring.Case], float]]:
-    """All answers of all methods on one scenario, and the CPU seconds they took."""
+    job: tuple[str, int], cache: Path | None, chosen: dict[str, methods.Method], attainable: bool
+) -> tuple[Total, list[tuple[str, float]]]:
+    """All answers of all methods on one scenario with the CPU seconds they took, and for each real change its
+    kind and the oracle's chance to find it."""
     kind, seed = job
     scenario = load(cache, kind, seed)
-    result: dict[str, tuple[list[scoring.Case], float]] = {}
+    result: Total = {}
     for name, method in chosen.items():
         cases = []
         begun = time.process_time()
@@ -68,20 +74,32 @@ def judge(
                 for n, answer in zip(numbers, answers, strict=True)
             ]
         result[name] = (cases, time.process_time() - begun)
-    return result
+    chances = []
+    for number, truth in enumerate(scenario.truths):
+        chance = oracle.chance(scenario, number) if attainable and truth.real else None
+        if chance is not None:
+            chances.append((kind, chance))
+    return result, chances
 
 
 def evaluate(
-    seeds: list[int], names: list[str], chosen: dict[str, methods.Method], cache: Path | None, workers: int
-) -> dict[str, tuple[list[scoring.Case], float]]:
-    """All cases of all methods with their CPU seconds."""
+    seeds: list[int],
+    names: list[str],
+    chosen: dict[str, methods.Method],
+    cache: Path | None,
+    workers: int,
+    attainable: bool,
+) -> tuple[Total, list[tuple[str, float]]]:
+    """All cases of all methods with their CPU seconds, and the oracle's chances."""
     jobs = [(kind, seed) for seed in seeds for kind in names]
-    total: dict[str, tuple[list[scoring.Case], float]] = {name: ([], 0.0) for name in chosen}
-    work = partial(judge, cache=cache, chosen=chosen)
-    for part in _mapped(work, jobs, workers):
+    total: Total = {name: ([], 0.0) for name in chosen}
+    chances: list[tuple[str, float]] = []
+    work = partial(judge, cache=cache, chosen=chosen, attainable=attainable)
+    for part, found in _mapped(work, jobs, workers):
+        chances += found
         for name, (cases, cpu) in part.items():
             total[name] = (total[name][0] + cases, total[name][1] + cpu)
-    return total
+    return total, chances
 
 
 def _mapped(work: Any, jobs: list[tuple[str, int]], workers: int) -> Iterator[Any]:
@@ -92,7 +110,9 @@ def _mapped(work: Any, jobs: list[tuple[str, int]], workers: int) -> Iterator[An
         yield from pool.map(work, jobs, chunksize=4)
 
 
-def report(total: dict[str, tuple[list[scoring.Case], float]], seeds: list[int]) -> dict[str, Any]:
+def report(
+    total: Total, seeds: list[int], chances: list[tuple[str, float]], scales: dict[str, dict[str, float]]
+) -> dict[str, Any]:
     """The JSON object."""
     result: dict[str, Any] = {
         "benchmark": "causal",
@@ -107,24 +127,35 @@ def report(total: dict[str, tuple[list[scoring.Case], float]], seeds: list[int])
             **scoring.figures(cases),
             "cpu_ms_per_change": round(1000 * cpu / len(cases), 1),
         }
+
+    def bar(name: str, value: float | None, direction: str, goal: float) -> None:
+        ok = value is not None and (value >= goal if direction == ">=" else value <= goal)
+        result["bars"].append({"name": name, "value": value, "goal": f"{direction} {goal:g}", "ok": ok})
+
     if "otelkit" in total:
-        own = result["methods"]["otelkit"]
         for figure, (direction, floor, goal) in BARS.items():
-            value = own[figure]
-            for level, bar in (("floor", floor), ("goal", goal)):
-                if bar is not None:
-                    ok = value is not None and (value >= bar if direction == ">=" else value <= bar)
-                    result["bars"].append(
-                        {
-                            "name": f"{figure} ({level})",
-                            "value": value,
-                            "goal": f"{direction} {bar:g}",
-                            "ok": ok,
-                        }
-                    )
+            for level, limit in (("floor", floor), ("goal", goal)):
+                if limit is not None:
+                    bar(f"{figure} ({level})", result["methods"]["otelkit"][figure], direction, limit)
         result["by_kind"] = scoring.by_kind(total["otelkit"][0])
+    for name, figures in scales.items():
+        for figure, limit in SCALE_BARS[name].items():
+            bar(f"{name} {figure} (goal)", figures[figure], "<=", limit)
+    if chances:
+        result["oracle"] = {"real": len(chances), "recall": _mean(c for _, c in chances)}
+        for kind, figures in result.get("by_kind", {}).items():
+            own = [c for k, c in chances if k == kind]
+            if own:
+                figures["oracle_hits"] = round(sum(own), 1)
+    if scales:
+        result["scale"] = scales
     result["peak_memory_mb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
     return result
+
+
+def _mean(values: Iterable[float]) -> float:
+    kept = list(values)
+    return round(sum(kept) / len(kept), 4)
 
 
 def main() -> int:
@@ -137,16 +168,26 @@ def main() -> int:
     )
     parser.add_argument("--cache", type=Path, help="folder to keep simulated scenarios in")
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--no-oracle", action="store_true", help="leave out what could be found at all")
+    parser.add_argument(
+        "--no-scale", action="store_true", help="leave out the runs of many hours and services"
+    )
     options = parser.parse_args()
     every: dict[str, methods.Method] = {
         "otelkit": methods.otelkit,
         "otelkit_quantiles_only": methods.otelkit_quantiles_only,
         **methods.BASELINES,
     }
+    if impact.available():
+        for name, level in impact.LEVELS.items():
+            every[name] = partial(impact.causal_impact, level=level)
     chosen = {name: every[name] for name in options.methods or every}
     seeds = list(range(options.first_seed, options.first_seed + options.seeds))
-    total = evaluate(seeds, options.kinds, chosen, options.cache, options.workers)
-    print(json.dumps(report(total, seeds)))
+    total, chances = evaluate(
+        seeds, options.kinds, chosen, options.cache, options.workers, not options.no_oracle
+    )
+    scales = {} if options.no_scale else {name: scale.measured(name) for name in SCALE_BARS}
+    print(json.dumps(report(total, seeds, chances, scales)))
     return 0
 
 

@@ -204,8 +204,8 @@ def revert(w: World) -> None:
     at, span = moment(w, 0.35, 0.75), w.rng.uniform(4, 20) * MINUTE
     sign = 1 if w.rng.random() < 0.7 else -1
     size, path = log_size(w, 0.15), str(w.rng.choice(["per_token", "output"]))
-    there = w.add_change(Planted(TARGET, PATHS[path], at, at, False, 0.0))
-    back = w.add_change(Planted(TARGET, PATHS[path], at + span, at + span, False, 0.0))
+    there = w.add_change(Planted(TARGET, PATHS[path], at, at, False, 0.0, (1, 2)))
+    back = w.add_change(Planted(TARGET, PATHS[path], at + span, at + span, False, 0.0, (2, 1)))
     w.act(TARGET, path, sign * size, Shape(at), there)
     w.act(TARGET, path, -sign * size, Shape(at + span), back)
 

@@ -94,6 +94,17 @@ class Calls:
     """Queue as it was before a call: running calls' ends, last start, limiter's tokens and time."""
 
 
+def spliced(calls: Calls, part: Calls, first: int) -> Calls:
+    """``calls`` with those from ``first`` on replaced by ``part``, as far as it goes."""
+
+    def column(name: str) -> np.ndarray:
+        whole = getattr(calls, name).copy()
+        whole[first : first + len(part.at)] = getattr(part, name)
+        return np.asarray(whole)
+
+    return Calls(*(column(name) for name in ("at", "latency", "first", "per_token", "prompt", "output")))
+
+
 @dataclass(frozen=True)
 class Luck:
     """All that is random about a service's calls, drawn once."""

@@ -32,6 +32,8 @@ class Planted:
     confounded: bool = False
     lag: float | None = None
     """Seconds until its effect begins; None where that has no meaning (no effect, gradual)."""
+    values: tuple[int, int] | None = None
+    """Old and new value, where they matter."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class Truth:
     seconds: float
     p99: float
     """Seconds, with the change."""
+    without: simulator.Scrape | None = None
+    """What would have been seen of the service without the change; None for changes that do nothing."""
 
     @property
     def real(self) -> bool:
@@ -157,7 +161,11 @@ def finish(world: World, kind: str) -> Scenario:
     panel = _panel(world, seen)
     changes = tuple(
         ParameterChange(
-            c.service, c.parameter, 1, 2 + n, START + c.at + world.offset, START + c.last + world.offset
+            c.service,
+            c.parameter,
+            *(c.values or (1, 2 + n)),
+            START + c.at + world.offset,
+            START + c.last + world.offset,
         )
         for n, c in enumerate(world.changes)
     )
@@ -196,7 +204,8 @@ def _truth(
     if not len(other):
         return Truth(0.0, 0.0, p99)
     p99_without = float(np.quantile(other, 0.99))
-    return Truth(float(np.log(p99 / p99_without)), p99 - p99_without, p99)
+    shown = simulator.scrape(simulator.spliced(calls, again, first), world.seconds, world.step, world.bounds)
+    return Truth(float(np.log(p99 / p99_without)), p99 - p99_without, p99, shown)
 
 
 def _panel(world: World, seen: dict[str, simulator.Scrape]) -> Panel:

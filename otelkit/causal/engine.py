@@ -16,7 +16,18 @@ from typing import Final
 
 import numpy as np
 
-from otelkit.causal import beliefs, confounders, credit, fitting, placebo, pooling, shifts, summary, verdicts
+from otelkit.causal import (
+    beliefs,
+    confounders,
+    credit,
+    fitting,
+    placebo,
+    pooling,
+    reverts,
+    shifts,
+    summary,
+    verdicts,
+)
 from otelkit.causal import cells as cell_module
 from otelkit.causal.cells import Cells
 from otelkit.causal.confounders import Confounder
@@ -256,6 +267,10 @@ def judge_window(prepared: Prepared) -> list[Judged]:
         end = None if claim.end is None else np.array([claim.end])
         effects, noise = others.effects(onset, end)
         evidence = others.weigh(onset, group.paths, end)
+        other = reverts.partner(groups, number)
+        if other is not None:
+            both = reverts.together(witness, groups, number, other, steps, claim)
+            claim, evidence = both or (claim, evidence)
         beside = confounders.around(witness, groups, number, claim, steps, prepared.elsewhere)
         result.append(
             Judged(

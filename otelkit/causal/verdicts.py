@@ -15,14 +15,14 @@ from otelkit.causal.explanation import Verdict
 from otelkit.query.panel import FloatArray
 
 FALSE_DISCOVERIES: Final = 0.10
-LIKELY: Final = 0.55
+LIKELY: Final = 0.5
 """Probability of an effect from which on it is called causal."""
 CERTAIN: Final = 0.88
 """The same, and that of an effect worth the name, where something else could have made it by itself, or
 moved P99 before a late onset."""
-WORTH_LIKELY: Final = 0.5
+WORTH_LIKELY: Final = 0.4
 """Probability of an effect worth the name."""
-SIGN_LIKELY: Final = 0.75
+SIGN_LIKELY: Final = 0.7
 """Probability of its sign."""
 SPREAD: Final = 0.4
 """Share of an effect by which the minutes after a change may differ from what the model makes of them: queues

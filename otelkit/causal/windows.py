@@ -13,7 +13,7 @@ from otelkit.model import ParameterChange
 from otelkit.query.panel import FloatArray, Panel, ServiceSeries
 
 USUAL_CELL_SECONDS: Final = 30.0
-BEFORE: Final = 0.65
+BEFORE: Final = 0.5
 """Share of a window that lies before its first change."""
 AFTER_SECONDS: Final = 1500.0
 """Data wanted after a window's last change."""
