@@ -232,7 +232,8 @@ MULTIPROCESS = """
     handle = otelkit.instrument()
     from otelkit.record import instrumentation
     for number in range(20):
-        instrumentation.runtime().detector.observe(SITE, {"max_tokens": 256 if child else 512}, 100.0 + number)
+        given = {"max_tokens": 256 if child else 512}
+        instrumentation.runtime().detector.observe(SITE, given, 100.0 + number)
     handle.sink.generation_started(SITE)
     handle.sink.generation(generation)
     assert handle.flush()
