@@ -120,7 +120,7 @@ class PrometheusSource(Reader):
         # A change is reported by a scrape after it, and by other workers until the rollout ends.
         reports = [
             Report(_target(labels), labels, value)
-            for labels, value in self._largest("last_over_time", metric, start, end)
+            for labels, value in self._newest("last_over_time", metric, start, end)
         ]
         merged = merge_reports(reports, self._settled(start, end, service))
         return tuple(change for change in merged if start <= change.first_seen <= end)
@@ -150,7 +150,7 @@ class PrometheusSource(Reader):
         """What processes settled on, for parameters that have had more than one value."""
         named = () if service is None else (Matcher(semconv.LABEL_SERVICE, "=", service),)
         metric = selector(semconv.METRIC_PARAMETER_SETTLED, named)
-        last = self._largest("last_over_time", metric, start, end)
+        last = self._newest("last_over_time", metric, start, end)
         values: dict[tuple[str, str, str], set[str]] = {}
         for labels, _ in last:
             values.setdefault(place_of(labels), set()).add(labels.get(semconv.LABEL_VALUE, ""))
@@ -164,7 +164,7 @@ class PrometheusSource(Reader):
         )
         seen = {
             _labels_key(labels): value
-            for labels, value in self._largest("max_over_time", f"timestamp({only})", start, end, f":{step}")
+            for labels, value in self._newest("max_over_time", f"timestamp({only})", start, end, f":{step}")
         }
         return [
             Settled(_target(labels), labels, since, seen.get(_labels_key(labels), since))
@@ -172,13 +172,13 @@ class PrometheusSource(Reader):
             if place_of(labels) in moved
         ]
 
-    def _largest(
+    def _newest(
         self, function: str, metric: str, start: float, end: float, step: str = ""
     ) -> list[tuple[Mapping[str, str], float]]:
         """Labels and value of each series that a function over time gives for the span, a rollout around it.
 
-        A server may refuse long ranges: it is then asked in pieces, and the largest value of a series counts.
-        All that is asked for here are times, which only grow.
+        A server may refuse long ranges: it is then asked in pieces, and of a series the latest piece counts. Its
+        value may be less than those before: a process may find that its requests have varied since long ago.
         """
 
         def ask(since: float, until: float) -> list[dict[str, Any]]:
@@ -189,9 +189,7 @@ class PrometheusSource(Reader):
         first, last = start - ROLLOUT_SECONDS, end + ROLLOUT_SECONDS
         for answer in in_pieces(ask, first, last, last - first, _SMALLEST_CHUNK_SECONDS):
             for one in answer:
-                key, value = _labels_key(one["metric"]), float(one["value"][1])
-                if key not in found or value > found[key][1]:
-                    found[key] = (one["metric"], value)
+                found[_labels_key(one["metric"])] = one["metric"], float(one["value"][1])
         return list(found.values())
 
     def metric_names(self) -> frozenset[str]:

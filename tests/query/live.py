@@ -30,6 +30,7 @@ class ScriptedService:
         self.service = service
         self.random = random.Random(seed)
         self.down = False
+        self._lock = threading.Lock()
         self.calls: list[float] = []
         """Latency in seconds of every call that ended, in order; restarts do not clear it."""
         self.ended: list[float] = []
@@ -62,12 +63,18 @@ class ScriptedService:
 
     def call(self, median: float = 0.15, *, error: str = "") -> None:
         latency = self.random.lognormvariate(0, 0.8) * median
-        self.calls.append(latency)
-        self.ended.append(time.time())
-        self.started.labels(self.service).inc()
-        self.duration.labels(self.service, error).observe(latency)
-        self.tokens.labels(self.service, "output").observe(20)
-        self.tokens.labels(self.service, "input").observe(100)
+        with self._lock:
+            self.calls.append(latency)
+            self.ended.append(time.time())
+            self.started.labels(self.service).inc()
+            self.duration.labels(self.service, error).observe(latency)
+            self.tokens.labels(self.service, "output").observe(20)
+            self.tokens.labels(self.service, "input").observe(100)
+
+    def page(self) -> bytes:
+        """The metrics as of one moment: no call is in one of them and not yet in another."""
+        with self._lock:
+            return generate_latest(self.registry)
 
     def change(self, parameter: str, old: str, new: str, at: float) -> None:
         self.changed.labels(self.service, parameter, old, new, "observed", "", f"{parameter}{new}").set(at)
@@ -79,15 +86,15 @@ def serve(service: ScriptedService) -> Iterator[str]:
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            if service.down:
-                self.send_error(503)
-                return
-            body = generate_latest(service.registry)
-            self.send_response(200)
-            self.send_header("content-type", CONTENT_TYPE_LATEST)
-            self.end_headers()
             # A scraper that ran out of patience has hung up.
             with contextlib.suppress(ConnectionError):
+                if service.down:
+                    self.send_error(503)
+                    return
+                body = service.page()
+                self.send_response(200)
+                self.send_header("content-type", CONTENT_TYPE_LATEST)
+                self.end_headers()
                 self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:

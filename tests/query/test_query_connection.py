@@ -297,6 +297,28 @@ def test_a_server_with_a_limit_gives_the_same_series() -> None:
     np.testing.assert_array_equal(one.quantiles[0.99], other.quantiles[0.99])
 
 
+def test_of_what_processes_settled_on_the_latest_piece_counts() -> None:
+    """Broken if, on a server that refuses long ranges, a report stayed listed that its process had taken back:
+    "varies since long ago" is a lesser number than what it said before."""
+
+    def answer(question: Question) -> Reply:
+        query, at = question["query"], float(question["time"])
+        if samples({"query": query.partition(":")[0], "time": question["time"]})[1] > 4000:
+            return error(422, "the query exceeded the maximum number of chunks (limit: 10 chunks)")
+        place = {"service": "chat", "scope": "m", "parameter": "max_tokens"}
+        if semconv.METRIC_PARAMETER_SETTLED not in query:
+            return success(
+                [{"metric": {**place, "old": "8", "new": "24", "source": "observed"}, "value": [at, "5000"]}]
+            )
+        varies = {"metric": {**place, "value": semconv.VARIES}, "value": [at, "6000" if at < 8000 else "100"]}
+        if query.startswith("max"):
+            varies["value"] = [at, str(at)]
+        return success([{"metric": {**place, "value": "24"}, "value": [at, "5000"]}, varies])
+
+    with stand_in(answer) as server, PrometheusSource(server.url, Spec()) as source:
+        assert source.changes(1000, 9000) == ()
+
+
 def test_answers_outside_the_range_asked_for_do_not_spill_over() -> None:
     """Broken if a server that rounds the ends of a range put its last value at the beginning."""
     grid = Grid.between(1007.0, 1607.0, 60)
