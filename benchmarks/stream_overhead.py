@@ -32,16 +32,14 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import importlib.metadata
 import json
 import os
 import shutil
 import statistics
 import subprocess
 import sys
-import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import product
@@ -49,6 +47,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from collector import Collector
+from stream_ways import PEERS, REQUIREMENTS, TRACES_ONLY
 
 TIMES_LESS_THAN_BEST_PEER: Final = 15.0
 LENGTHS: Final = [100, 400]
@@ -59,205 +58,13 @@ DELIVERIES_IN_ROUND: Final = {"otelkit": 4, "least": 4}
 """One for others: a small difference needs more turns to be seen."""
 WARM_UP_TURNS: Final = 5
 FOLDER: Final = Path(__file__).resolve().parent
-TRACES_ONLY: Final = "BENCHMARK_TRACES_ONLY"
-"""Environment variable of the children: peers get no meter provider."""
 CACHE: Final = FOLDER.parent / ".cache" / "stream_overhead"
-
-Finish = Callable[[], object]
 
 
 class Unusable(Exception):  # noqa: N818 - it is no error of the benchmark
     """Why a peer can't be measured."""
 
 
-# --- ways to instrument, each in a process of its own ------------------------------------------------------
-def bare() -> Finish:
-    return lambda: None
-
-
-def otelkit() -> Finish:
-    import otelkit as package
-
-    handle = package.instrument()
-    assert handle is not None
-    return lambda: handle.flush(60)
-
-
-def _sdk() -> Finish:
-    """The SDK as a peer's users set it up."""
-    from opentelemetry import metrics, trace
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-    from opentelemetry.sdk.metrics import MeterProvider
-    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
-
-    provider = TracerProvider()
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-    trace.set_tracer_provider(provider)
-    if TRACES_ONLY not in os.environ:
-        metrics.set_meter_provider(MeterProvider(metric_readers=[InMemoryMetricReader()]))
-    return lambda: provider.force_flush(60_000)
-
-
-def least() -> Finish:
-    """The SDK, one span for each call, and a generator that hands the chunks on: less can't be added."""
-    from openai.resources.chat.completions import Completions
-    from opentelemetry import trace
-
-    finish = _sdk()
-    tracer = trace.get_tracer("benchmark")
-    create = Completions.create
-
-    def read(stream: Any, span: trace.Span) -> Iterator[Any]:
-        yield from stream
-        span.end()
-
-    def recorded(*arguments: Any, **parameters: Any) -> Any:
-        attributes = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "gpt-4o-mini"}
-        span = tracer.start_span("chat gpt-4o-mini", kind=trace.SpanKind.CLIENT, attributes=attributes)
-        return read(create(*arguments, **parameters), span)
-
-    Completions.create = recorded  # type: ignore[method-assign, assignment]
-    return finish
-
-
-def openllmetry() -> Finish:
-    os.environ["TRACELOOP_TRACE_CONTENT"] = "false"
-    from opentelemetry.instrumentation.openai import OpenAIInstrumentor
-
-    finish = _sdk()
-    OpenAIInstrumentor().instrument()
-    return finish
-
-
-def openlit() -> Finish:
-    # Its ``init`` would fetch a price list from the network and instrument HTTP clients besides.
-    from openlit import OpenlitConfig
-    from openlit.instrumentation.openai import OpenAIInstrumentor
-    from openlit.otel.metrics import setup_meter
-
-    finish = _sdk()
-    OpenlitConfig()
-    spared = TRACES_ONLY in os.environ
-    if not spared:
-        OpenlitConfig.metrics_dict, problem = setup_meter("default", "default", None, None, None)
-        assert problem is None, problem
-    OpenAIInstrumentor().instrument(disable_metrics=spared, capture_message_content=False)
-    return finish
-
-
-def openinference() -> Finish:
-    os.environ |= {"OPENINFERENCE_HIDE_INPUTS": "true", "OPENINFERENCE_HIDE_OUTPUTS": "true"}
-    from openinference.instrumentation.openai import OpenAIInstrumentor
-
-    finish = _sdk()
-    OpenAIInstrumentor().instrument()
-    return finish
-
-
-def official() -> Finish:
-    from opentelemetry.instrumentation.genai.openai import OpenAIInstrumentor
-
-    finish = _sdk()
-    OpenAIInstrumentor().instrument()
-    return finish
-
-
-WAYS: Final = {
-    "bare": bare,
-    "otelkit": otelkit,
-    "least": least,
-    "openllmetry": openllmetry,
-    "openlit": openlit,
-    "openinference": openinference,
-    "official": official,
-}
-PEERS: Final = {
-    "openllmetry": "opentelemetry-instrumentation-openai>=0.62",
-    "openlit": "openlit>=1.45",
-    "openinference": "openinference-instrumentation-openai>=0.1.66",
-    "official": "opentelemetry-instrumentation-genai-openai>=1.3b0",
-}
-"""Lower bounds keep pip from going back to an old release that knows no newer openai."""
-REQUIREMENTS: Final = ("openai", "opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http")
-
-
-def _events(chunks: int) -> bytes:
-    """A chat completion's stream, as the API sends it."""
-
-    def event(delta: dict[str, str], finish: str | None = None) -> str:
-        document = {
-            "id": "chatcmpl-1",
-            "object": "chat.completion.chunk",
-            "created": 1,
-            "model": "gpt-4o-mini",
-            "choices": [{"index": 0, "delta": delta, "finish_reason": finish}],
-        }
-        return f"data: {json.dumps(document)}\n\n"
-
-    tokens = [event({"content": f"token {number} "}) for number in range(chunks - 2)]
-    begin, end = event({"role": "assistant", "content": ""}), event({}, "stop")
-    return "".join([begin, *tokens, end, "data: [DONE]\n\n"]).encode()
-
-
-def _reader() -> Callable[[bytes], int]:
-    """A function that has the client read one stream, and counts its chunks."""
-    import openai
-
-    # The client's HTTP library is httpx or httpx2, by its version.
-    http = sys.modules[openai.DefaultHttpxClient.__mro__[1].__module__.partition(".")[0]]
-    body = b""
-
-    def answer(request: object) -> Any:
-        return http.Response(200, headers={"content-type": "text/event-stream"}, content=body)
-
-    client = openai.OpenAI(
-        api_key="none", http_client=openai.DefaultHttpxClient(transport=http.MockTransport(answer))
-    )
-
-    def read(events: bytes) -> int:
-        nonlocal body
-        body = events
-        count = 0
-        for _ in client.chat.completions.create(
-            model="gpt-4o-mini",
-            messages=[{"role": "user", "content": "Say something."}],
-            temperature=0.7,
-            max_tokens=512,
-            stream=True,
-        ):
-            count += 1
-        return count
-
-    return read
-
-
-def serve(way: str) -> None:
-    """Read streams, or deliver what was recorded, as told on stdin; answer with the CPU time in ns of this
-    process since the last answer."""
-    answers, sys.stdout = sys.stdout, sys.stderr  # a peer may print
-    if hasattr(os, "sched_setaffinity"):  # two processors are seldom equally fast on a shared machine
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    finish = WAYS[way]()
-    read = _reader()
-    print(importlib.metadata.version("openai"), file=answers, flush=True)
-    bodies: dict[int, bytes] = {}
-    last = time.process_time_ns()
-    for line in sys.stdin:
-        streams, chunks = map(int, line.split())
-        if streams:
-            events = bodies.setdefault(chunks, _events(chunks))
-            counts = {read(events) for _ in range(streams)}
-            assert counts == {chunks}, f"{way}: {chunks} chunks were sent, {counts} arrived"
-        else:
-            finish()
-        now = time.process_time_ns()
-        print(now - last, file=answers, flush=True)
-        last = now
-
-
-# --- the comparison ----------------------------------------------------------------------------------------
 class Child:
     """One way in a process that reads streams when asked."""
 
@@ -279,7 +86,7 @@ class Child:
         self._generations = self._tokens = 0
         """Recorded since the last delivery."""
         self._process = subprocess.Popen(
-            [python, str(Path(__file__)), "--way", way],
+            [python, str(FOLDER / "stream_ways.py"), way],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -490,14 +297,10 @@ def main() -> None:
     parser.add_argument(
         "--chunks", type=int, nargs="+", default=LENGTHS, help="lengths of a stream, 3 or more"
     )
-    parser.add_argument("--way", choices=WAYS, help="serve one way in this process")
     arguments = parser.parse_args()
-    if arguments.way:
-        serve(arguments.way)
-    else:
-        if arguments.traces_only:
-            os.environ[TRACES_ONLY] = "1"
-        print(json.dumps(compare(arguments.peers, arguments.restarts, arguments.rounds, arguments.chunks)))
+    if arguments.traces_only:
+        os.environ[TRACES_ONLY] = "1"
+    print(json.dumps(compare(arguments.peers, arguments.restarts, arguments.rounds, arguments.chunks)))
 
 
 if __name__ == "__main__":
