@@ -34,6 +34,7 @@ from otelkit.causal.confounders import Confounder
 from otelkit.causal.credit import Claim, Group
 from otelkit.causal.evidence import Witness
 from otelkit.causal.explanation import Explanation, Finding, Interval, Verdict
+from otelkit.causal.mediators import ErrorsPart, through_errors
 from otelkit.causal.placebo import Null
 from otelkit.causal.verdicts import Estimate
 from otelkit.causal.windows import Window, windows
@@ -77,6 +78,7 @@ class Judged:
     rivals: tuple[Group, ...]
     """All groups of its window, in order."""
     null: Null
+    errors: ErrorsPart | None
 
     @property
     def p_value(self) -> float:
@@ -257,6 +259,7 @@ def judge_window(prepared: Prepared) -> list[Judged]:
     )
     null = placebo.null(knowing, quiet, prepared.delay / cells.seconds, [s.place for s in steps])
     owners = {step.owner for step in steps}
+    width = witness.fitted.width
     result = []
     for number, group in enumerate(groups):
         others = knowing
@@ -287,6 +290,9 @@ def judge_window(prepared: Prepared) -> list[Judged]:
                 beside=tuple(beside),
                 rivals=groups,
                 null=null,
+                errors=through_errors(
+                    cells, witness.fitted.tables[witness.fitted.model.target].adjusted, group.place, width
+                ),
             )
         )
     return result
@@ -324,6 +330,8 @@ def _finding(
         pearson_r=one.pearson_r,
         p_value=one.p_value,
         q_value=q,
-        mechanism=summary.mechanism(one.model, one.channel_effects, one.channel_noise) if causal else {},
+        mechanism=summary.mechanism(one.model, one.channel_effects, one.channel_noise, one.errors)
+        if causal
+        else {},
         placebo_effects=placebos,
     )

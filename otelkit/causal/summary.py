@@ -12,6 +12,7 @@ from otelkit.causal import histogram, pooling
 from otelkit.causal.cells import Cells
 from otelkit.causal.explanation import Explanation, Finding, Interval, Verdict
 from otelkit.causal.fitting import Fitted
+from otelkit.causal.mediators import ErrorsPart
 from otelkit.model import ParameterChange
 from otelkit.query.panel import FloatArray, Panel, ServiceSeries
 
@@ -92,17 +93,26 @@ def pearson(fitted: Fitted, place: float) -> float | None:
     return float(np.corrcoef(step, adjusted[use])[0, 1])
 
 
-def mechanism(model: pooling.Model, effects: FloatArray, noise: FloatArray) -> dict[str, Interval]:
-    """Shares of the effect by path, with 95 % intervals."""
+def mechanism(
+    model: pooling.Model, effects: FloatArray, noise: FloatArray, errors: ErrorsPart | None = None
+) -> dict[str, Interval]:
+    """Shares of the effect by path, with 95 % intervals; what errors make is taken off the other paths in
+    proportion."""
     paths = pooling.mechanism(model, effects, noise)
     total = sum(mean for mean, _ in paths.values())
     if abs(total) < 1e-6:
         return {}
     gathered: dict[str, tuple[float, float]] = {}
+    by_errors = float(np.clip(errors.effect / total, 0.0, 1.0)) if errors is not None else 0.0
     for path, (mean, deviation) in paths.items():
         name = NAMES[path]
         old = gathered.get(name, (0.0, 0.0))
-        gathered[name] = (old[0] + mean / total, float(np.hypot(old[1], deviation / abs(total))))
+        gathered[name] = (
+            old[0] + (1 - by_errors) * mean / total,
+            float(np.hypot(old[1], deviation / abs(total))),
+        )
+    if errors is not None:
+        gathered["errors"] = (by_errors, errors.deviation / abs(total))
     return {name: Interval(m, m - 1.96 * d, m + 1.96 * d) for name, (m, d) in gathered.items()}
 
 

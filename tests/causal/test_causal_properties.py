@@ -9,8 +9,10 @@ import pytest
 from planted import START, Service, change, panel, series, switched
 
 from otelkit.causal import Verdict, explain, pooling
+from otelkit.causal import cells as cell_module
 from otelkit.causal.credit import drift_score
 from otelkit.causal.engine import control_names, prepare
+from otelkit.causal.mediators import through_errors
 from otelkit.causal.windows import windows
 from otelkit.query.panel import Panel, ServiceSeries
 
@@ -126,3 +128,18 @@ def test_many_hypotheses_weighed_at_once_are_those_weighed_alone() -> None:
     assert found.deviations[9, 5] == pytest.approx(
         np.hypot(np.sqrt(spread), pooling.INEXACT * abs(found.means[9, 5]))
     )
+
+
+@pytest.mark.parametrize(("failing", "part"), [(0.3, True), (0.02, False)], ids=["more errors", "as many"])
+def test_part_that_errors_make(failing: float, part: bool) -> None:
+    """Broken if an effect through failing calls is not put down to them, or one that is not is."""
+    rng = np.random.default_rng(0)
+    data = panel(series(steady(), SECONDS, 1, step=STEP), step=STEP)
+    cells = cell_module.build(data, data.services["chat"])
+    n = len(cells.times)
+    share = np.where(np.arange(n) < n // 2, rng.uniform(0, 0.04, n), failing)
+    failures = replace(cells, covariates={**cells.covariates, "errors": share * cells.arrivals})
+    found = through_errors(failures, 2.0 * share + rng.normal(0, 0.01, n), n / 2, 20)
+    assert (found is not None) == part
+    if found is not None:
+        assert found.effect == pytest.approx(2.0 * (failing - 0.02), abs=0.15)
