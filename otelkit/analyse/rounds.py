@@ -42,7 +42,7 @@ class Limits:
     services: int = 8
     """Services with due changes that are analysed in one round; the others wait for the next."""
     seconds: float = 10.0
-    """Time after which a round begins with no further service."""
+    """CPU time after which a round begins with no further service."""
     rivals: int = 40
     """Changes of a service, the newest, that are weighed against each other."""
     keep_seconds: float = 6 * 3600.0
@@ -194,9 +194,9 @@ class Analyser:
         start = end - math.floor(reading.span_seconds(self._step) / self._step) * self._step
         names = self._source.service_names(start, end)
         read = reading.Reading(self._source, start, end, self._step, names)
-        began = time.monotonic()
+        began = time.thread_time()
         for number, service in enumerate(services):
-            if number and time.monotonic() - began > self._limits.seconds:
+            if number and time.thread_time() - began > self._limits.seconds:
                 return number
             rivals = [one for one in found if one.service == service and one.first_seen > start]
             explanation = self._explain(service, read, rivals[-self._limits.rivals :])
