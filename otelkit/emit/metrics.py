@@ -133,7 +133,8 @@ class GenerationMetrics:
                 semconv.LABEL_SHARES,
             ),
             registry=registry,
-            multiprocess_mode="min",
+            # Of each process, with a label ``pid``: a rollout has as many reports as processes.
+            multiprocess_mode="all",
         )
 
     def started(self, call_site: CallSite) -> None:

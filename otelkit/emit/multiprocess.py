@@ -30,11 +30,11 @@ class FileMirror:
         self._written: dict[tuple[str, tuple[str, ...]], float] = {}
         self._due = 0.0
 
-    def write(self) -> None:
-        """Bring the files up to date, if it is time."""
+    def write(self) -> float:
+        """Bring the files up to date, if it is time; seconds until it is, 0 where they are."""
         now = time.monotonic()
         if now < self._due:
-            return
+            return self._due - now
         self._due = now + WRITE_SECONDS
         present = set()
         for family in self._source.collect():
@@ -54,6 +54,7 @@ class FileMirror:
             if isinstance(self._metrics[name], Gauge) and self._written[name, labels]:
                 self._metrics[name].labels(*labels).set(0)
                 self._written[name, labels] = 0.0
+        return 0.0
 
     def unregister(self) -> None:
         """Take the metrics off the registry, so that they can be registered again."""

@@ -27,7 +27,8 @@ class Pipeline:
         service: ``service.name`` of the process.
         prepare: called once, before the first call or change.
         say_in_child: said by a forked child that records a generation.
-        write_files: called about once a second while there is work.
+        write_files: called after work, and again after as many seconds as it returns; 0 says that it has
+            written all there is.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class Pipeline:
         *,
         prepare: Callable[[], None] | None = None,
         say_in_child: str = "",
-        write_files: Callable[[], None] | None = None,
+        write_files: Callable[[], float] | None = None,
     ) -> None:
         self._service = service
         self._metrics = metrics
@@ -50,6 +51,9 @@ class Pipeline:
         self._prepare = prepare
         self._say_in_child = say_in_child
         self._write_files = write_files
+        self._stale_files = False
+        self._files_due: float | None = None
+        """When, by ``time.monotonic``, the last work is to be written, if it is not yet."""
         self._is_child = False
         self._route: Route = NoRoute()
         self._cpu_seconds: float | None = None
@@ -64,6 +68,7 @@ class Pipeline:
     def generation(self, generation: Generation) -> None:
         if self._is_child and self._say_in_child:
             notices.say_once(self._say_in_child)
+        self._stale_files = True
         selected = self._selection.select(generation)
         self._metrics.ended(generation, traced=selected.traced)
         if selected.steps:
@@ -83,6 +88,7 @@ class Pipeline:
 
     def change(self, change: ParameterChange) -> None:
         self._prepare_once()
+        self._stale_files = True
         # A change is reported again when the first call uses it; that is news for the log alone.
         if self._metrics.changed(change) or change.effective_at is not None:
             emit_change(change)
@@ -93,8 +99,12 @@ class Pipeline:
             prepare()
 
     def due_in(self) -> float | None:
-        """Seconds until ``ship`` should be called; None when nothing waits."""
-        return self._route.due_in()
+        """Seconds until ``ship`` or ``account`` should be called; None when nothing waits."""
+        due = self._route.due_in()
+        if self._files_due is None:
+            return due
+        files = max(0.0, self._files_due - time.monotonic())
+        return files if due is None else min(due, files)
 
     def ship(self) -> None:
         self._route.ship()
@@ -102,13 +112,20 @@ class Pipeline:
     def account(self) -> None:
         """Count the CPU time of the calling thread since the last call, about once a second."""
         now = time.monotonic()
+        self._bring_files_up_to_date(now)
         if self._cpu_seconds is not None and now - self._accounted_at < ACCOUNT_SECONDS:
             return
-        if self._write_files is not None:
-            self._write_files()
         spent = time.thread_time()
         self._own.overhead(self_metrics.STAGE_BUILD, spent - (self._cpu_seconds or 0.0))
         self._cpu_seconds, self._accounted_at = spent, now
+
+    def _bring_files_up_to_date(self, now: float) -> None:
+        if self._write_files is None or not self._stale_files:
+            return
+        self._stale_files, self._files_due = False, None  # also where it fails, lest it be tried without end
+        seconds = self._write_files()
+        if seconds:
+            self._stale_files, self._files_due = True, now + seconds
 
     def settle(self, timeout: float) -> bool:
         return self._route.settle(timeout)

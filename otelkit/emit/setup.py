@@ -15,6 +15,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.environment_variables import OTEL_SDK_DISABLED
 from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client import values as prometheus_values
+from prometheus_client.multiprocess import mark_process_dead
 
 from otelkit import semconv
 from otelkit.emit import notices, server_end, settings
@@ -78,6 +79,12 @@ class Instrumentation:
         self._settled.unregister()
         if self._mirror is not None:
             self._mirror.unregister()
+
+    def leave_files(self) -> None:
+        """At the end of a process in multiprocess mode: what it is using now is no longer true once it has
+        ended. What it has counted, and the changes that it saw, stay."""
+        if self._mirror is not None:
+            mark_process_dead(os.getpid())  # type: ignore[no-untyped-call]
 
 
 _UNSEEN_IN_CHILD: Final = (
@@ -161,6 +168,7 @@ def _at_exit() -> None:
         instrumentation.uninstall()
         current.sink.shutdown(current.settings.shutdown_seconds)
         own_providers.shutdown(max(0.0, end - time.monotonic()))
+        current.leave_files()
 
 
 def _before_signal() -> None:
@@ -169,6 +177,7 @@ def _before_signal() -> None:
     if current is not None:
         instrumentation.flush()
         current.flush(current.settings.shutdown_seconds)
+        current.leave_files()
 
 
 def _set_up(registry: CollectorRegistry, defer_providers: bool) -> Instrumentation:

@@ -149,16 +149,18 @@ def _state(states: Sequence[Settled], at: float) -> Settled:
 def _flips(place: Place, processes: Mapping[Target, Sequence[Settled]]) -> list[Flip]:
     found: list[Flip] = []
     times = sorted({one.since for states in processes.values() for one in states})
-    prevailing, begun = "", times[0]
+    prevailing, begun, before = "", times[0], 0
     for index, at in enumerate(times):
-        value = _prevailing(processes, at)
+        value, number = _prevailing(processes, at)
         if value == semconv.VARIES:
             prevailing = ""
         elif value and value != prevailing:
             if prevailing and at - begun >= LASTING_SECONDS:
-                end = _complete(processes, value, times[index:])
+                end = _complete(processes, value, before, times[index:])
                 found.append(_flip(place, processes, prevailing, value, begun, end))
             prevailing, begun = value, at
+        if value == prevailing:
+            before = number
     return found
 
 
@@ -172,22 +174,29 @@ def _shares(processes: Mapping[Target, Sequence[Settled]], at: float) -> tuple[C
     return values, values.total()
 
 
-def _prevailing(processes: Mapping[Target, Sequence[Settled]], at: float) -> str:
-    """The value of most processes; empty while there is none."""
+def _prevailing(processes: Mapping[Target, Sequence[Settled]], at: float) -> tuple[str, int]:
+    """The value of most processes, and of how many; empty while there is none."""
     values, total = _shares(processes, at)
     value, number = values.most_common(1)[0] if values else ("", 0)
-    return value if total and number >= PREVAILS * total else ""
+    return (value, number) if total and number >= PREVAILS * total else ("", 0)
 
 
-def _complete(processes: Mapping[Target, Sequence[Settled]], value: str, times: Sequence[float]) -> float:
-    """When nearly all processes had the value; how far the rollout came where that is later than it lasts."""
+def _complete(
+    processes: Mapping[Target, Sequence[Settled]], value: str, before: int, times: Sequence[float]
+) -> float:
+    """When nearly all processes had the value, as many as had the one before: where all are replaced at once,
+    the first to come is all there is. Where they never are so many, when nearly all had it; how far the
+    rollout came where that is later than it lasts."""
+    nearly_all = []
     for at in times:
         if at > times[0] + ROLLOUT_SECONDS:
             break
         values, total = _shares(processes, at)
         if values[value] >= COMPLETE * total:
-            return at
-    return times[0]
+            if values[value] >= COMPLETE * before:
+                return at
+            nearly_all.append(at)
+    return nearly_all[0] if nearly_all else times[0]
 
 
 def _flip(

@@ -48,23 +48,39 @@ def merge_reports(reports: Iterable[Report], settled: Iterable[Settled] = ()) ->
     for report in told:
         if not _is_withdrawn(report, fleet, is_shift=_step(report) in shifted):
             groups.setdefault(_step(report), []).append(report)
-    rollouts = [rollout for same in groups.values() for rollout in _rollouts(same)]
+    flips = fleet.flips()
+    rollouts = [rollout for same in groups.values() for rollout in _rollouts(same, flips)]
     rollouts = [rollout for rollout in rollouts if not _is_contradicted(rollout, told, fleet)]
-    changes = _with_flips(rollouts, fleet.flips())
+    changes = _with_flips(rollouts, flips)
     return tuple(sorted(changes, key=lambda one: (one.first_seen, one.service, one.parameter, one.id)))
 
 
-def _rollouts(reports: list[Report]) -> list[list[Report]]:
+def _rollouts(reports: list[Report], flips: list[Flip]) -> list[list[Report]]:
+    """Reports of one step, in order, by rollout. One that the fleet took back in between has ended: other
+    processes, begun with the old value, then make the step anew."""
+    backward = [flip.first_seen for flip in flips if _is_undone(reports[0], flip)]
     rollouts: list[list[Report]] = []
     for report in reports:
         for rollout in reversed(rollouts):
-            near = report.first_seen - rollout[-1].first_seen <= ROLLOUT_SECONDS
+            latest = rollout[-1].first_seen
+            near = report.first_seen - latest <= ROLLOUT_SECONDS
+            near = near and not any(latest < at <= report.first_seen for at in backward)
             if near and all(other.target != report.target or _goes_on(other, report) for other in rollout):
                 rollout.append(report)
                 break
         else:
             rollouts.append([report])
     return rollouts
+
+
+def _is_undone(report: Report, flip: Flip) -> bool:
+    """Whether a flip brings the old value of a report's step back."""
+    service, scope, parameter = place_of(report.labels)
+    return (
+        (service, parameter) == (flip.place[0], flip.place[2])
+        and scope in ("", flip.place[1])
+        and report.labels.get(semconv.LABEL_OLD, "") == flip.new
+    )
 
 
 def _goes_on(earlier: Report, later: Report) -> bool:
@@ -114,10 +130,13 @@ def _with_flips(rollouts: list[list[Report]], flips: list[Flip]) -> list[Paramet
     joined: dict[int, list[Flip]] = {}
     alone = []
     for flip in flips:
-        for index, rollout in enumerate(rollouts):
-            if _same(flip, rollout):
-                joined.setdefault(index, []).append(flip)
-                break
+        near = {
+            index: abs(rollout[0].first_seen - flip.first_seen)
+            for index, rollout in enumerate(rollouts)
+            if _same(flip, rollout)
+        }
+        if near:
+            joined.setdefault(min(near, key=near.__getitem__), []).append(flip)
         else:
             alone.append(_from_flip(flip))
     return alone + [_change(rollout, joined.get(index, [])) for index, rollout in enumerate(rollouts)]

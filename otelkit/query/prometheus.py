@@ -177,8 +177,8 @@ class PrometheusSource(Reader):
     ) -> list[tuple[Mapping[str, str], float]]:
         """Labels and value of each series that a function over time gives for the span, a rollout around it.
 
-        A server may refuse long ranges: it is then asked in pieces, and of a series the latest piece counts. Its
-        value may be less than those before: a process may find that its requests have varied since long ago.
+        A server may refuse long ranges: it is then asked in pieces, and of a series the latest piece counts.
+        Its value may be less than those before: a process may find that requests have varied since long ago.
         """
 
         def ask(since: float, until: float) -> list[dict[str, Any]]:

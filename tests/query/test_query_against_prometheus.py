@@ -47,9 +47,24 @@ class Run:
 
 @pytest.fixture(scope="module")
 def run(prometheus_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """A run in which both sources could scrape in time; on a busy machine it is begun anew."""
+    for attempt in range(3):
+        with scripted(prometheus_binary, tmp_path_factory.mktemp("prometheus")) as done:
+            if attempt == 2 or all(kept_up(source, done) for source in (done.prometheus, done.pages)):
+                yield done
+                return
+
+
+def kept_up(source: PrometheusSource | ScrapeSource, run: Run) -> bool:
+    """Whether no scrape of the page that never fails was missed or late."""
+    (scrapes,) = RawData(source._raw(SPEC.service("calm"), run.start, run.end)).scrapes.values()
+    return scrapes.interval_ms < 550 and bool((np.diff(scrapes.times_ms) < 1100).all())
+
+
+@contextlib.contextmanager
+def scripted(prometheus_binary: Path, directory: Path) -> Iterator[Run]:
     """Two services; `chat` restarts after 4 s, its page fails from 6 to 8.5 s, it slows after 9 s."""
     chat, calm = ScriptedService("chat", 1), ScriptedService("calm", 2)
-    directory = tmp_path_factory.mktemp("prometheus")
     with contextlib.ExitStack() as stack:
         urls = [stack.enter_context(serve(service)) for service in (chat, calm)]
         address = stack.enter_context(prometheus(prometheus_binary, directory, SPEC, urls))

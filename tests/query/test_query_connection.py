@@ -298,8 +298,8 @@ def test_a_server_with_a_limit_gives_the_same_series() -> None:
 
 
 def test_of_what_processes_settled_on_the_latest_piece_counts() -> None:
-    """Broken if, on a server that refuses long ranges, a report stayed listed that its process had taken back:
-    "varies since long ago" is a lesser number than what it said before."""
+    """Broken if, on a server that refuses long ranges, a report stayed listed that its process had taken
+    back: "varies since long ago" is a lesser number than what it said before."""
 
     def answer(question: Question) -> Reply:
         query, at = question["query"], float(question["time"])

@@ -48,6 +48,30 @@ def test_a_deploy_with_a_new_value_is_a_change() -> None:
         assert change.last_seen >= 1_000.0 + 10 * 0.9 * (workers - 1)
 
 
+def test_a_restart_of_all_processes_at_once_counts_them_all() -> None:
+    """Broken: the first process to come back is the whole rollout, of one worker and no length."""
+    states = [settled(f"old{n}", "256", 10, 990) for n in range(4)]
+    states += [settled(f"new{n}", "1024", 1_000 + 5 * n) for n in range(4)]
+    (change,) = merge_reports([], states)
+    assert (change.first_seen, change.last_seen, change.workers) == (1_000, 1_015, 4)
+    fewer = [*states[:4], settled("new0", "1024", 1_000), settled("late", "1024", 1_700)]
+    (change,) = merge_reports([], fewer)
+    assert (change.last_seen, change.workers) == (1_000, 1)
+
+
+def test_a_step_that_a_deploy_took_back_is_made_anew() -> None:
+    """Broken: a change, its rollback by a deploy and the same change again within 15 minutes are a single
+    change that never ended."""
+    states = [settled(f"old{n}", "8", 10, 900) for n in range(3)]
+    states += [settled(f"old{n}", "24", 900, 995) for n in range(3)]
+    states += [settled(f"new{n}", "8", 1_000 + n, 1_100) for n in range(3)]
+    states += [settled(f"new{n}", "24", 1_100) for n in range(3)]
+    told = [report(f"old{n}", 900 + n) for n in range(3)] + [report(f"new{n}", 1_100 + n) for n in range(3)]
+    changes = merge_reports(told, states)
+    assert steps(changes) == [(8, 24), (24, 8), (8, 24)]
+    assert [change.workers for change in changes] == [3, 3, 3]
+
+
 def test_a_deploy_with_the_same_values_is_none() -> None:
     """Broken: every deploy is a change; or one is, where requests vary the parameter."""
     assert merge_reports([], deploy(8, "256", "256")) == ()
