@@ -29,6 +29,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, Final
 
+from bars import bar
 from change_detection_fleets import FLEETS, SITE, VARIATIONS, Draw, scenarios
 from change_detection_judge import Outcome, run
 
@@ -101,33 +102,25 @@ def _total(by_kind: Mapping[str, list[Outcome]]) -> dict[str, Any]:
 def _bars(total: Mapping[str, Any], costs: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
     dearest = max(costs, key=lambda name: costs[name]["least"])
     return [
-        _bar("precision", total["precision"], at_least=PRECISION),
-        _bar("recall", total["recall"], at_least=RECALL),
-        _bar(
+        bar("precision", total["precision"], at_least=PRECISION),
+        bar("recall", total["recall"], at_least=RECALL),
+        bar(
             "requests until a change is known, in the first worker that reports it, median",
             total["delay_requests"]["median"],
             at_most=DELAY_REQUESTS,
         ),
-        _bar(
+        bar(
             "requests until a change is known, of all workers, median",
             total["fleet_delay_requests"]["median"],
             at_most=DELAY_REQUESTS,
         ),
-        _bar("share of changes with exactly one entry", total["exactly_one_share"], at_least=EXACTLY_ONE),
-        _bar(
+        bar("share of changes with exactly one entry", total["exactly_one_share"], at_least=EXACTLY_ONE),
+        bar(
             f"CPU time per generation where it is highest ({dearest}), ns",
             costs[dearest]["least"],
             at_most=COST_NS,
         ),
     ]
-
-
-def _bar(
-    name: str, value: float, *, at_least: float | None = None, at_most: float | None = None
-) -> dict[str, Any]:
-    if at_most is None:
-        return {"name": name, "value": value, "goal": f">= {at_least}", "ok": value >= (at_least or 0)}
-    return {"name": name, "value": value, "goal": f"<= {at_most}", "ok": value <= at_most}
 
 
 def main() -> None:

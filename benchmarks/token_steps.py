@@ -37,6 +37,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from bars import bar
 from collector import Collector
 
 TIMES_LESS_THAN_SDK = 60.0
@@ -268,8 +269,8 @@ def _bars(table: dict[str, dict[str, float]], length: str) -> list[dict[str, Any
     sdk_ratio = table["sdk"]["total_ns"] / ours["total_ns"]
     tokens = f"{length} mix" if length in MIXES else f"{length} tokens"
     bars = [
-        _bar(f"times less CPU than the SDK, {tokens}", sdk_ratio, at_least=TIMES_LESS_THAN_SDK),
-        _bar(
+        bar(f"times less CPU than the SDK, {tokens}", sdk_ratio, at_least=TIMES_LESS_THAN_SDK),
+        bar(
             f"request thread in times the floor, {tokens}",
             ours["request_ns"] / floor_ns,
             at_most=TIMES_THE_FLOOR,
@@ -277,16 +278,8 @@ def _bars(table: dict[str, dict[str, float]], length: str) -> list[dict[str, Any
     ]
     if "fastotel" in table:
         ratio = table["fastotel"]["total_ns"] / ours["total_ns"]
-        bars.append(_bar(f"times less CPU than fastotel, {tokens}", ratio, at_least=TIMES_LESS_THAN_FASTOTEL))
+        bars.append(bar(f"times less CPU than fastotel, {tokens}", ratio, at_least=TIMES_LESS_THAN_FASTOTEL))
     return bars
-
-
-def _bar(
-    name: str, value: float, *, at_least: float | None = None, at_most: float | None = None
-) -> dict[str, Any]:
-    met = (at_least is None or value >= at_least) and (at_most is None or value <= at_most)
-    goal = f">= {at_least:g}" if at_least is not None else f"<= {at_most:g}"
-    return {"name": name, "value": round(value, 2), "goal": goal, "ok": met}
 
 
 def main() -> None:

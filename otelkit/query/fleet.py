@@ -99,7 +99,7 @@ class Fleet:
         """Whether a process that reported a change has found since that its requests varied already, or that
         they have done so from then on, and are doing so still; which is no contradiction where only shares
         shifted."""
-        states = self._places.get(place, {}).get(target, ())
+        states: Sequence[Settled] = self._places.get(place, {}).get(target, ())
         state = next((one for one in reversed(states) if one.since <= first_seen), None)
         if state is None or state.value != semconv.VARIES or state.until < first_seen:
             return False
