@@ -8,6 +8,7 @@ import click
 
 from otelkit.cli import outputs
 from otelkit.cli.options import SpecOption, spec_option
+from otelkit.errors import UsageError
 from otelkit.spec import Spec, parse_spec
 
 _FINDING = 3
@@ -31,6 +32,10 @@ def command(context: click.Context, spec: SpecOption, output: str, check: bool) 
     from otelkit import compose, rules
     from otelkit.compose.generate import ALERTMANAGER_FILE, RULES
 
+    if output == "-":
+        raise UsageError(
+            "the stack is many files, which can't go to standard output", hint="Name a folder: -o DIR"
+        )
     directory = Path(output)
     read, text = _spec(spec)
     files = compose.generate(read, text)
@@ -48,7 +53,12 @@ def command(context: click.Context, spec: SpecOption, output: str, check: bool) 
             context.exit(_FINDING)
         click.echo(f"{directory} is up to date", err=True)
         return
-    missing = {name: text for name, text in starters.items() if not (directory / name).exists()}
+    try:
+        missing = {name: text for name, text in starters.items() if not (directory / name).exists()}
+    except PermissionError as error:
+        raise UsageError(
+            f"{error.filename}: can't be looked at: {error.strerror}", hint="Name another folder with -o DIR."
+        ) from error
     changed = outputs.write(directory, {**files, **missing}, header=compose.HEADER)
     changed += outputs.write(directory / RULES, rule_files, header=rules.HEADER)
     for path in changed:

@@ -197,10 +197,11 @@ def reload_configuration(directory: Path, files: tuple[Path, ...], local: bool, 
     Configuration that its program refuses is not taken into use.
     """
     if local:
+        from otelkit.compose.settings import Settings
         from otelkit.demo import local as processes
 
-        processes.ask_reload(data or directory / ".local")
-        click.echo("Prometheus, Alertmanager and the collector read their configuration again", err=True)
+        processes.ask_reload(directory, data or directory / ".local", Settings(directory, os.environ))
+        click.echo("the parts read their configuration again", err=True)
         return
     from otelkit.compose.reload import reload
 
@@ -313,15 +314,20 @@ def _rows(compose: Compose) -> list[dict[str, Any]]:
 def _local_rows(data: Path) -> list[dict[str, Any]]:
     from otelkit.demo import local as processes
 
-    running = processes.state(data)
-    return [
+    running = processes.state(data) or {"parts": {}, "left_out": ()}
+    rows: list[dict[str, Any]] = [
         {
             "name": name,
-            "state": "running",
-            "well": True,
+            "state": part["state"],
+            "well": part["state"] == "running",
             "addresses": [part["url"].removeprefix("http://")] if part["url"] else [],
         }
-        for name, part in (running or {"parts": {}})["parts"].items()
+        for name, part in running["parts"].items()
+    ]
+    left_out = running["left_out"]
+    return [
+        *rows,
+        *({"name": name, "state": "left out", "well": False, "addresses": []} for name in left_out),
     ]
 
 

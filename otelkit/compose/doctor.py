@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -76,6 +77,8 @@ def examine(
     """
     parts = settings.parts(profiles)
     findings = list(_files(directory, settings, parts))
+    if not parts and not findings:
+        findings.append(nothing_chosen(directory))
     docker = Docker.found(environment)
     if docker is None:
         findings.append(
@@ -97,11 +100,22 @@ def examine(
     ours = [port for one in Compose(docker, directory).states() for port in one.ports]
     findings += ports(settings, parts, ours)
     project = settings.get("COMPOSE_PROJECT_NAME", PROJECT)
+    findings += _neighbours(docker.project_folders(project), directory, project)
     findings.append(_volumes(docker.volume_labels(project), project))
     root = Path(str(information.get("DockerRootDir") or directory))
     # Docker Desktop keeps its data in a machine of its own.
     findings.append(disk(root if root.exists() else directory))
     return findings
+
+
+def nothing_chosen(directory: Path) -> Finding:
+    """What to say where no profile was asked for."""
+    return Finding(
+        "profiles",
+        Level.PROBLEM,
+        "no profile is chosen, so nothing would be started",
+        f"COMPOSE_PROFILES=core,demo,alerts in {directory / '.env'}, or --profile core.",
+    )
 
 
 def _engine(docker: Docker) -> Finding:
@@ -185,7 +199,7 @@ def ports(settings: Settings, parts: Iterable[Part], ours: Iterable[int]) -> Ite
                     "ports",
                     Level.PROBLEM,
                     f"port {port} of 127.0.0.1, for {part.name}, {problem}",
-                    f"End that, or give {part.name} another port: {variable}={_another(port)} in .env.",
+                    f"End that, or give {part.name} another port: {variable}={another(port)} in .env.",
                 )
             else:
                 free.append(port)
@@ -193,7 +207,8 @@ def ports(settings: Settings, parts: Iterable[Part], ours: Iterable[int]) -> Ite
         yield Finding("ports", Level.OK, f"ports {', '.join(str(port) for port in free)} can be had")
 
 
-def _another(port: int) -> int:
+def another(port: int) -> int:
+    """A port to try in place of one that is taken."""
     return port + 10_000 if port < 50_000 else port - 10_000
 
 
@@ -246,6 +261,20 @@ def _volumes(labels: Mapping[str, Mapping[str, str]], project: str) -> Finding:
         f"Keep a copy if you need it, then: `otelkit stack down` and `docker volume rm {names}`; "
         "or leave them and start beside them: COMPOSE_PROJECT_NAME=otelkit2 in .env.",
     )
+
+
+def _neighbours(folders: Iterable[Path], directory: Path, project: str) -> Iterator[Finding]:
+    """Whether a stack of another folder runs under the same name, whose containers would be replaced."""
+    for folder in folders:
+        # A folder that has been renamed is no other.
+        if folder.is_dir() and not folder.samefile(directory):
+            yield Finding(
+                "name",
+                Level.PROBLEM,
+                f"a stack called {project} runs from {folder}; this one would take its place, on its data",
+                f"End it (`otelkit stack down --directory {shlex.quote(str(folder))}`), or give this one a "
+                f"name and ports of its own in .env: COMPOSE_PROJECT_NAME={project}2, GRAFANA_PORT=13000 ...",
+            )
 
 
 def disk(path: Path) -> Finding:

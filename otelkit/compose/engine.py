@@ -77,6 +77,15 @@ class Docker:
         answer = self.ask("info", "--format", "{{json .}}")
         return read_json(answer.out) if answer.code == 0 else {}
 
+    def project_folders(self, project: str) -> tuple[Path, ...]:
+        """Folders of the Compose files that running containers of a project were started from."""
+        answer = self.ask(
+            *("ps", "--filter", f"label=com.docker.compose.project={project}"),
+            *("--format", '{{.Label "com.docker.compose.project.working_dir"}}'),
+        )
+        lines = answer.out.splitlines() if answer.code == 0 else []
+        return tuple(Path(line) for line in sorted({line.strip() for line in lines} - {""}))
+
     def volume_labels(self, project: str) -> dict[str, dict[str, str]]:
         """Name of each volume of a Compose project -> its labels."""
         answer = self.ask(

@@ -163,6 +163,7 @@ def _context(spec: Spec, place: Place) -> dict[str, Any]:
         "scrape_interval": str(spec.scrape_interval),
         "evaluation_interval": str(spec.evaluation_interval),
         "own_interval": _OWN_INTERVAL,
-        "p99_query": f"{semconv.recorded_quantile(0.99, str(min(spec.windows)))}{{$__tags}}",
-        "changes_query": f"{semconv.RECORDED_CHANGES}{{$__tags}}",
+        # Grafana puts variables of its environment into what it provisions: a dollar of its own is doubled.
+        "p99_query": f"{semconv.recorded_quantile(0.99, str(min(spec.windows)))}{{$$__tags}}",
+        "changes_query": f"{semconv.RECORDED_CHANGES}{{$$__tags}}",
     }

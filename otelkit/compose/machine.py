@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import shutil
 import socket
 from pathlib import Path
@@ -66,6 +67,21 @@ def _listening(table: Path, port: int) -> list[str]:
         if fields[3] == _LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
             found.append(fields[9])
     return found
+
+
+def is_running(process: int, proc: Path = Path("/proc")) -> bool:
+    """Whether a process runs: not one that has ended and that its parent has not yet taken notice of."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    with contextlib.suppress(OSError):
+        # Its name, in brackets, may hold anything.
+        stat = (proc / str(process) / "stat").read_text(encoding="utf-8", errors="replace")
+        return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
+    return True
 
 
 def available_memory_mib(proc: Path = Path("/proc")) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from otelkit.compose import dotenv
 from otelkit.compose.layout import PARTS, PROFILES, Part
 from otelkit.errors import ConfigError
 
@@ -17,17 +18,20 @@ class Settings:
         environment: variables that come before those of the file.
 
     Raises:
-        ConfigError: the file can't be read.
+        ConfigError: the file can't be read, or Compose would refuse it.
     """
 
     def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
         self._environment = environment
-        self._file = _read(directory / ".env")
+        self._file = dotenv.read(directory / ".env", environment)
         self._path = directory / ".env"
 
     def get(self, name: str, default: str) -> str:
-        """The value of a variable; one that is empty counts as not set, as with Compose's ``:-``."""
-        return self._environment.get(name) or self._file.get(name) or default
+        """The value of a variable; one that is empty counts as not set, as with Compose's ``:-``.
+
+        The environment comes before the file, even with an empty value.
+        """
+        return self._environment.get(name, self._file.get(name)) or default
 
     def port(self, variable: str, default: int) -> int:
         """A port.
@@ -64,21 +68,3 @@ class Settings:
         """The parts that these profiles start."""
         wanted = set(self.profiles(asked))
         return tuple(part for part in PARTS if "*" in wanted or wanted.intersection(part.profiles))
-
-
-def _read(path: Path) -> dict[str, str]:
-    """Names and values of a ``.env`` file; of its syntax what the generated one uses."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError([f"{path}: can't be read: {error}"]) from error
-    values = {}
-    for line in text.splitlines():
-        name, equals, value = line.strip().removeprefix("export ").partition("=")
-        if equals and not name.startswith("#"):
-            bare = value.split(" #", 1)[0].strip()
-            quoted = len(bare) > 1 and bare[0] == bare[-1] and bare[0] in "'\""
-            values[name.strip()] = bare[1:-1] if quoted else bare
-    return values

@@ -78,7 +78,7 @@ async def run(url: str, model_url: str, settings_path: Path, *, rate: float | No
         rate: requests a second; None takes it from what the machine carries.
 
     Raises:
-        OtelkitError: the machine is too slow for the rate, or the settings can't be written.
+        OtelkitError: the settings can't be written.
     """
     values = dict(BASE_SETTINGS)
     try:
@@ -110,20 +110,19 @@ async def run(url: str, model_url: str, settings_path: Path, *, rate: float | No
 
 
 async def _rate(model_url: str, wanted: float | None) -> float:
-    chosen = calibrate.choose_rate(await _capacity(model_url), utilisation=UTILISATION, wanted=wanted)
-    say(f"load: {chosen:.2f} requests/s, in rounds of {ROUND_SECONDS:.0f} s")
-    return chosen
-
-
-async def _capacity(model_url: str) -> calibrate.Capacity:
     while True:
         try:
-            return await calibrate.measure(
+            capacity = await calibrate.measure(
                 model_url, seconds=MEASURING_SECONDS, seed=1, longest_answer=LONG_ANSWER
             )
+            chosen = calibrate.choose_rate(capacity, utilisation=UTILISATION, wanted=wanted)
         except OtelkitError as error:
+            # A model that is away comes back, and a machine that is too slow may be busy with something else.
             say(f"{error.message} Trying again.")
             await asyncio.sleep(_AGAIN_AFTER_SECONDS)
+        else:
+            say(f"load: {chosen:.2f} requests/s, in rounds of {ROUND_SECONDS:.0f} s")
+            return chosen
 
 
 def _nothing() -> None:

@@ -16,15 +16,15 @@ from types import FrameType
 from typing import Any, Final
 
 from otelkit.compose import layout, machine
-from otelkit.compose.doctor import Finding, Level, disk, memory
+from otelkit.compose.doctor import Finding, Level, another, disk, memory, nothing_chosen
 from otelkit.compose.generate import SPEC_FILE
 from otelkit.compose.settings import Settings
-from otelkit.demo import local_parts
+from otelkit.demo import local_configuration, local_parts
 from otelkit.demo.local_parts import Ports, Program
 from otelkit.demo.progress import say
+from otelkit.demo.prometheus import tools_directory
 from otelkit.demo.supervise import Child, Supervisor
-from otelkit.errors import ConfigError, OtelkitError, UsageError
-from otelkit.spec import load_spec
+from otelkit.errors import ConfigError, ModelUnavailable, OtelkitError, UsageError
 
 STATE_FILE: Final = "stack.json"
 _LOCK_FILE: Final = "lock"
@@ -35,6 +35,7 @@ _WITHIN_SECONDS: Final = 120.0
 _ENDING_SECONDS: Final = 120.0
 _NEEDED: Final = (layout.PROMETHEUS, layout.ANALYSER)
 """Without these there is no stack."""
+_FETCHED: Final = (layout.PROMETHEUS, layout.ALERTMANAGER)
 
 
 def examine(
@@ -57,6 +58,8 @@ def examine(
                 f"Write it: `otelkit generate compose -o {directory}`; or name its folder: --directory DIR.",
             )
         )
+    if not parts:
+        findings.append(nothing_chosen(directory))
     findings += _programs(parts)
     there = _there(parts)
     ports = Ports.chosen(settings).wanted(there)
@@ -66,10 +69,13 @@ def examine(
             "ports",
             Level.PROBLEM,
             f"port {ports[name]} of 127.0.0.1 {problem}",
-            f"End that, or choose another: {name}={ports[name] + 10_000} in the environment or in .env.",
+            f"End that, or choose another: {name}={another(ports[name])} in the environment or in .env.",
         )
         for name, problem in taken.items()
     ]
+    if ports and not taken:
+        listed = ", ".join(str(port) for port in ports.values())
+        findings.append(Finding("ports", Level.OK, f"ports {listed} can be had"))
     available = memory_mib if memory_mib is not None else machine.available_memory_mib()
     return [*findings, memory(there, available, more="Close other programs."), disk(directory)]
 
@@ -79,15 +85,18 @@ def _programs(parts: tuple[layout.Part, ...]) -> Iterator[Finding]:
         if part.name not in local_parts.NAMES:
             continue
         found = local_parts.program(part.name)
-        if found is not None:
+        lacks = local_parts.template_missing() if part is layout.ALERTMANAGER else ""
+        if found is not None and not lacks:
             yield Finding("programs", Level.OK, f"{part.name}: {found}")
             continue
+        fetched = tools_directory() is not None
+        why = f"no {local_parts.NAMES[part.name][0]} {'in .tools or ' if fetched else ''}on PATH"
+        step = "`make tools` fetches it." if fetched and part in _FETCHED else "Put one on PATH."
         yield Finding(
             "programs",
             Level.PROBLEM if part in _NEEDED else Level.WARNING,
-            f"{part.name}: no {local_parts.NAMES[part.name][0]} in .tools or on PATH, so "
-            f"{local_parts.WITHOUT[part.name]}",
-            "`make tools` fetches Prometheus and Alertmanager." if "prom" in part.image else "",
+            f"{part.name}: {f'{found}: {lacks}' if lacks else why}, so {local_parts.WITHOUT[part.name]}",
+            "Install Debian's package prometheus-alertmanager, or put upstream's on PATH." if lacks else step,
         )
     missing = local_parts.missing_packages() if layout.CHAT in parts else []
     if missing:
@@ -114,6 +123,7 @@ def _there(parts: tuple[layout.Part, ...]) -> tuple[layout.Part, ...]:
 class _Running:
     program: Program
     child: Child | None = None
+    state: str = "starting"
     deaths: list[float] = field(default_factory=list)
 
 
@@ -129,16 +139,19 @@ def up(directory: Path, data: Path, settings: Settings, *, profiles: tuple[str, 
         KeyboardInterrupt: Ctrl-C.
     """
     directory, data = directory.resolve(), data.resolve()
+    if not settings.parts(profiles):
+        raise UsageError(nothing_chosen(directory).message, hint=nothing_chosen(directory).next_step)
     try:
         (data / "logs").mkdir(parents=True, exist_ok=True)
+        with _only_one(data), Supervisor(data / "logs") as supervisor:
+            stack = _Stack(directory, data, settings, profiles, supervisor)
+            stack.start()
+            stack.keep()
     except OSError as error:
-        raise UsageError(
-            f"{data}: can't be made: {error.strerror}", hint="Name a folder that can be written: --data DIR"
+        raise OtelkitError(
+            f"{error.filename or data}: {error.strerror or error}",
+            hint="It takes a folder that can be written, with space left: --data DIR",
         ) from error
-    with _only_one(data), Supervisor(data / "logs") as supervisor:
-        stack = _Stack(directory, data, settings, profiles, supervisor)
-        stack.start()
-        stack.keep()
 
 
 class _Stack:
@@ -152,15 +165,30 @@ class _Stack:
     ) -> None:
         self._directory = directory
         self._data = data
+        self._settings = settings
         self._parts = _there(settings.parts(profiles))
         self._ports = Ports.chosen(settings)
         self._supervisor = supervisor
+        self._running = [_Running(one) for one in self._programs()]
         self._configure()
-        self._running = [
-            _Running(one) for one in local_parts.programs(directory, data, settings, self._ports, self._parts)
-        ]
         self._stopped = False
         self._reload = False
+        self._changed = False
+        """Who is there has changed, and with it what the others are told."""
+        self._complaint = ""
+
+    def _programs(self) -> list[Program]:
+        def made() -> list[Program]:
+            return local_parts.programs(self._directory, self._data, self._settings, self._ports, self._parts)
+
+        try:
+            return made()
+        except ModelUnavailable as error:
+            if self._settings.get("OTELKIT_MODEL_FILE", ""):
+                raise
+            say(f"{error}\n  The demo is left out.")
+            self._parts = tuple(part for part in self._parts if part.profiles != (layout.DEMO,))
+            return made()
 
     def start(self) -> None:
         signal.signal(signal.SIGTERM, self._on_stop)
@@ -170,60 +198,73 @@ class _Stack:
             if self._stopped:
                 return
             self._start(running)
-            self._write_state()
         say("everything that is here runs; Ctrl-C or `otelkit stack down --local` ends it")
 
     def keep(self) -> None:
         while not self._stopped:
             time.sleep(_LOOK_EVERY_SECONDS)
-            if self._reload:
-                self._reload = False
-                self._reread()
+            if self._reload or self._changed:
+                restart, self._reload, self._changed = self._reload, False, False
+                self._reread(restart=restart)
             for running in self._running:
                 if running.child is not None and not running.child.running:
                     self._revive(running)
 
-    def _reread(self) -> None:
-        """Write the configuration again and have all that can do so read it."""
+    def _reread(self, *, restart: bool) -> None:
+        """Write the configuration again and have all that can do so read it.
+
+        Args:
+            restart: also have those read it that do so only when they start.
+        """
         try:
             self._configure()
-        except ConfigError as error:
-            say(f"{error}\n  What was read before stays in force.")
+        except (ConfigError, OSError) as error:
+            why = f"{self._data}: {error.strerror}" if isinstance(error, OSError) else error
+            say(f"{why}\n  What was read before stays in force.")
             return
         for running in self._running:
-            if running.program.reloads and running.child is not None and running.child.running:
+            if running.child is None or not running.child.running:
+                continue
+            if running.program.reloads:
                 os.kill(running.child.pid, signal.SIGHUP)
+            elif running.program.restarts and restart and not self._stopped:
+                self._supervisor.stop(running.child)
+                self._start(running)
 
     def _start(self, running: _Running) -> None:
         program = running.program
         child = self._supervisor.start(
             program.name, program.command, env={**_without_telemetry(), **program.environment}
         )
-        running.child = child
+        running.child, running.state = child, "starting"
+        self._write_state()
         try:
             child.wait_until(lambda: self._stopped or program.ready(), timeout=program.timeout)
         except OtelkitError as error:
             if self._is_needed(program):
-                raise
-            self._give_up(running, error.message)
+                raise OtelkitError(f"{error.message}{self._full()}", hint=error.hint) from error
+            self._give_up(running, f"{error.message}{self._full()}")
         else:
+            running.state = "running"
             say(f"{program.name}: {program.url or 'runs'}")
+        self._write_state()
 
     def _revive(self, running: _Running) -> None:
         assert running.child is not None
         now = time.monotonic()
         died = running.child.died()
+        died = OtelkitError(f"{died.message}{self._full()}", hint=died.hint)
         running.deaths = [one for one in running.deaths if now - one < _WITHIN_SECONDS] + [now]
         self._supervisor.stop(running.child)
         if len(running.deaths) > _DEATHS_ALLOWED:
             if self._is_needed(running.program):
                 raise died
             self._leave_out(running)
+            self._write_state()
             say(f"{died.message} It is left out now: it ended {len(running.deaths)} times.")
         else:
             say(f"{died.message} It is started again.")
             self._start(running)
-        self._write_state()
 
     def _give_up(self, running: _Running, why: str) -> None:
         assert running.child is not None
@@ -233,27 +274,39 @@ class _Stack:
 
     def _leave_out(self, running: _Running) -> None:
         """Nobody is to wait for it: others are configured as if it had never been there."""
-        running.child = None
+        running.child, running.state = None, "left out"
         self._parts = tuple(part for part in self._parts if part.name != running.program.name)
-        self._reload = True
+        self._changed = True
+
+    def _full(self) -> str:
+        """A sentence where the likely reason is a disk without space."""
+        return f" The disk of {self._data} is full." if machine.free_disk_mib(self._data) == 0 else ""
 
     @staticmethod
     def _is_needed(program: Program) -> bool:
         return program.name in {part.name for part in _NEEDED}
 
     def _configure(self) -> None:
-        spec = load_spec(self._directory / SPEC_FILE)
-        local_parts.configure(self._directory, self._data, spec, self._ports, self._parts)
+        local_configuration.configure(self._directory, self._data, self._settings, self._ports, self._parts)
 
     def _write_state(self) -> None:
         parts = {
-            one.program.name: {"pid": one.child.pid, "url": one.program.url}
+            one.program.name: {"pid": one.child.pid, "url": one.program.url, "state": one.state}
             for one in self._running
             if one.child is not None
         }
-        fresh = self._data / f"{STATE_FILE}.new"
-        fresh.write_text(json.dumps({"pid": os.getpid(), "parts": parts}) + "\n", encoding="utf-8")
-        fresh.replace(self._data / STATE_FILE)
+        left_out = [one.program.name for one in self._running if one.state == "left out"]
+        text = json.dumps({"pid": os.getpid(), "parts": parts, "left_out": left_out})
+        complaint = ""
+        try:
+            fresh = self._data / f"{STATE_FILE}.new"
+            fresh.write_text(f"{text}\n", encoding="utf-8")
+            fresh.replace(self._data / STATE_FILE)
+        except OSError as error:
+            complaint = f"{self._data / STATE_FILE}: can't be written: {error.strerror}. The stack goes on."
+        if complaint and complaint != self._complaint:
+            say(complaint)
+        self._complaint = complaint
 
     def _on_stop(self, number: int, frame: FrameType | None) -> None:
         self._stopped = True
@@ -284,26 +337,34 @@ def _only_one(data: Path) -> Iterator[None]:
 
 
 def state(data: Path) -> dict[str, Any] | None:
-    """What runs on a data folder: ``pid`` and ``parts``; None when nothing does."""
+    """What runs on a data folder: ``pid``, ``parts`` and ``left_out``; None when nothing does."""
     try:
         with (data / _LOCK_FILE).open("r") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         with contextlib.suppress(OSError, ValueError):
             read: dict[str, Any] = json.loads((data / STATE_FILE).read_text(encoding="utf-8"))
+            for part in read["parts"].values():
+                if not machine.is_running(part["pid"]):
+                    part["state"] = "ended"
             return read
     except OSError:
         pass
     return None
 
 
-def ask_reload(data: Path) -> None:
+def ask_reload(directory: Path, data: Path, settings: Settings) -> None:
     """Have the stack on a data folder read its configuration again.
 
     Raises:
-        OtelkitError: none runs there.
+        ConfigError: a program would refuse it; then nothing is reloaded.
+        OtelkitError: no stack runs there.
     """
-    os.kill(_demand(data)["pid"], signal.SIGHUP)
+    running = _demand(data)
+    refused = local_configuration.refusals(directory.resolve(), settings, running["parts"])
+    if refused:
+        raise ConfigError(refused, hint=f"Nothing was reloaded. The files are below {directory}.")
+    os.kill(running["pid"], signal.SIGHUP)
 
 
 def down(data: Path) -> None:

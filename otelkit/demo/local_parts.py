@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import secrets
-import shutil
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -14,9 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import httpx
-import yaml
 
-from otelkit import compose
 from otelkit.compose import layout
 from otelkit.compose.generate import ALERTMANAGER_FILE, SPEC_FILE
 from otelkit.compose.machine import HOST
@@ -25,7 +22,6 @@ from otelkit.demo.model import check_gguf, ensure_model
 from otelkit.demo.progress import say
 from otelkit.demo.prometheus import find_tool
 from otelkit.demo.stack import SERVICE
-from otelkit.spec import Spec
 
 NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     layout.PROMETHEUS.name: ("prometheus",),
@@ -45,6 +41,9 @@ WITHOUT: Final[Mapping[str, str]] = {
 }
 """What is missed where a program is missing."""
 _DEMO_PACKAGES: Final = ("openai", "starlette", "uvicorn", "xllamacpp")
+_INSTALLED_SHARE: Final = Path("/usr/share")
+_DIRECT: Final[Mapping[str, str]] = {"NO_PROXY": "*", "no_proxy": "*"}
+"""A proxy of the user's must not stand between the parts."""
 _OTELKIT: Final = (sys.executable, "-c", "from otelkit.cli.main import main; main()")
 
 
@@ -106,54 +105,20 @@ class Program:
     """Added to this process' own."""
     reloads: bool = False
     """It reads its configuration again on SIGHUP."""
+    restarts: bool = False
+    """It reads its configuration when it starts, and is started again to read it; loses nothing by that."""
 
 
-def configure(directory: Path, data: Path, spec: Spec, ports: Ports, parts: Sequence[layout.Part]) -> None:
-    """Write the configuration of all parts below ``data``, linked to what is the user's in ``directory``."""
-    for name, text in compose.generate_for_processes(spec, _place(data, ports, parts)).items():
-        path = data / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    for name in ("rules", "targets"):
-        link = data / "prometheus" / name
-        link.unlink(missing_ok=True)
-        link.symlink_to((directory / "prometheus" / name).resolve(), target_is_directory=True)
+def template_missing() -> str:
+    """A sentence where Debian's Alertmanager is here and the template that it was built to read is not.
 
-
-def _place(data: Path, ports: Ports, parts: Sequence[layout.Part]) -> compose.Place:
-    metrics = {
-        layout.PROMETHEUS.name: "PROMETHEUS_PORT",
-        layout.TEMPO.name: "TEMPO_PORT",
-        layout.COLLECTOR.name: "COLLECTOR_METRICS_PORT",
-        layout.GRAFANA.name: "GRAFANA_PORT",
-        layout.ANALYSER.name: "ANALYSER_PORT",
-        layout.ALERTMANAGER.name: "ALERTMANAGER_PORT",
-        layout.CHAT.name: "DEMO_METRICS_PORT",
-    }
-    return compose.Place(
-        bind=HOST,
-        ports={
-            "otlp_grpc": ports.of["OTLP_GRPC_PORT"],
-            "otlp_http": ports.of["OTLP_HTTP_PORT"],
-            "collector": ports.of["COLLECTOR_METRICS_PORT"],
-            "tempo": ports.of["TEMPO_PORT"],
-        },
-        addresses={
-            "tempo_otlp": f"{HOST}:{ports.of['TEMPO_OTLP_PORT']}",
-            "tempo_receives": f"{HOST}:{ports.of['TEMPO_OTLP_PORT']}",
-            "tempo": ports.url("TEMPO_PORT"),
-            "prometheus": ports.url("PROMETHEUS_PORT"),
-            "grafana_prometheus": ports.url("PROMETHEUS_PORT"),
-            "alertmanager": ports.url("ALERTMANAGER_PORT"),
-        },
-        scraped={
-            part.name: compose.Address(HOST, ports.of[metrics[part.name]])
-            for part in parts
-            if part.name in metrics
-        },
-        tempo_data=str(data / "tempo" / "data"),
-        local=True,
-    )
+    Upstream's programs hold their template within themselves.
+    """
+    binary = program(layout.ALERTMANAGER.name)
+    template = Path("prometheus/alertmanager/default.tmpl")
+    is_debians = binary is not None and (binary.resolve().parent.parent / "share" / template).is_file()
+    read = _INSTALLED_SHARE / template
+    return "" if not is_debians or read.is_file() else f"it needs {read}"
 
 
 def programs(
@@ -172,6 +137,7 @@ def programs(
             _answers(f"{ports.url('TEMPO_PORT')}/ready"),
             ports.url("TEMPO_PORT"),
             timeout=300,
+            restarts=True,
         ),
         layout.COLLECTOR.name: lambda: Program(
             layout.COLLECTOR.name,
@@ -180,7 +146,7 @@ def programs(
             ports.url("OTLP_HTTP_PORT"),
             reloads=True,
         ),
-        layout.GRAFANA.name: lambda: _grafana(directory, data, settings, ports),
+        layout.GRAFANA.name: lambda: _grafana(data, settings, ports),
         layout.ANALYSER.name: lambda: _analyser(directory, ports),
         layout.ALERTMANAGER.name: lambda: Program(
             layout.ALERTMANAGER.name,
@@ -238,18 +204,14 @@ def _analyser(directory: Path, ports: Ports) -> Program:
         ],
         _answers(f"{ports.url('ANALYSER_PORT')}/-/healthy"),
         ports.url("ANALYSER_PORT"),
+        environment=_DIRECT,
+        restarts=True,
     )
 
 
-def _grafana(directory: Path, data: Path, settings: Settings, ports: Ports) -> Program:
+def _grafana(data: Path, settings: Settings, ports: Ports) -> Program:
     home = data / "grafana"
-    provisioning = home / "provisioning"
-    (provisioning / "dashboards").mkdir(parents=True, exist_ok=True)
-    shutil.copytree(home / "datasources", provisioning / "datasources", dirs_exist_ok=True)
-    dashboards = (directory / settings.get("OTELKIT_DASHBOARDS", "../dashboards")).resolve()
-    provider = yaml.safe_load((dashboards / "otelkit.provider.yaml").read_text(encoding="utf-8"))
-    provider["providers"][0]["options"]["path"] = str(dashboards)
-    (provisioning / "dashboards" / "otelkit.yaml").write_text(yaml.safe_dump(provider), encoding="utf-8")
+    home.mkdir(parents=True, exist_ok=True)
     password = home / "admin-password"
     if not password.exists():
         with os.fdopen(os.open(password, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -264,11 +226,12 @@ def _grafana(directory: Path, data: Path, settings: Settings, ports: Ports) -> P
         _answers(f"{ports.url('GRAFANA_PORT')}/api/health"),
         ports.url("GRAFANA_PORT"),
         timeout=300,
+        restarts=True,
         environment={
             "GF_PATHS_DATA": str(home / "data"),
             "GF_PATHS_LOGS": str(home / "log"),
             "GF_PATHS_PLUGINS": str(home / "plugins"),
-            "GF_PATHS_PROVISIONING": str(provisioning),
+            "GF_PATHS_PROVISIONING": str(home / "provisioning"),
             "GF_SERVER_HTTP_ADDR": HOST,
             "GF_SERVER_HTTP_PORT": str(ports.of["GRAFANA_PORT"]),
             "GF_SECURITY_ADMIN_PASSWORD": f"$__file{{{password}}}",
@@ -276,6 +239,10 @@ def _grafana(directory: Path, data: Path, settings: Settings, ports: Ports) -> P
             "GF_AUTH_ANONYMOUS_ORG_ROLE": "Viewer",
             "GF_ANALYTICS_REPORTING_ENABLED": "false",
             "GF_ANALYTICS_CHECK_FOR_UPDATES": "false",
+            "GF_ANALYTICS_CHECK_FOR_PLUGIN_UPDATES": "false",
+            "GF_PLUGINS_PREINSTALL_DISABLED": "true",
+            "GF_PLUGINS_PREINSTALL_AUTO_UPDATE": "false",
+            "GF_NEWS_NEWS_FEED_ENABLED": "false",
             "GF_LOG_LEVEL": "warn",
         },
     )
@@ -300,6 +267,7 @@ def _model(settings: Settings, ports: Ports) -> Program:
 def _chat(data: Path, settings: Settings, ports: Ports, parts: Sequence[layout.Part]) -> Program:
     (data / "demo").mkdir(parents=True, exist_ok=True)
     environment = {
+        **_DIRECT,
         "OTEL_EXPORTER_OTLP_ENDPOINT": ports.url("OTLP_HTTP_PORT"),
         "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
         "OTEL_EXPORTER_PROMETHEUS_HOST": HOST,
@@ -335,6 +303,7 @@ def _load(data: Path, settings: Settings, ports: Ports) -> Program:
         ],
         lambda: True,
         "",
+        environment=_DIRECT,
     )
 
 

@@ -19,7 +19,8 @@ from otelkit.compose import machine
 from otelkit.compose.doctor import Finding, Level, disk, examine
 from otelkit.compose.layout import VOLUME_LABEL
 from otelkit.compose.settings import Settings
-from otelkit.demo import local
+from otelkit.demo import local, local_parts
+from otelkit.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[2]
 OTELKIT = Path(sys.executable).with_name("otelkit")
@@ -150,6 +151,48 @@ def test_volumes_of_another_version(docker: FakeDocker) -> None:
     found = doctor(docker.folder)
     assert "otelkit_tempo-data holds tempo-2, not tempo-3" in found["volumes"].message
     assert "docker volume rm otelkit_tempo-data`" in found["volumes"].next_step
+
+
+def test_another_folders_stack_of_the_same_name(docker: FakeDocker, tmp_path: Path) -> None:
+    """Broken if `up` in a second checkout silently replaced the first one's containers."""
+    neighbour = tmp_path / "other place"
+    docker.answers("ps --filter", f"{neighbour}\n{ROOT / 'compose'}\n")
+    assert "name" not in doctor(docker.folder)
+    neighbour.mkdir()
+    found = doctor(docker.folder)["name"]
+    assert found.level is Level.PROBLEM and f"runs from {neighbour};" in found.message
+    assert f"--directory '{neighbour}'" in found.next_step and "COMPOSE_PROJECT_NAME=" in found.next_step
+
+
+def test_no_profile_is_chosen(docker: FakeDocker) -> None:
+    """Broken if an empty COMPOSE_PROFILES started nothing and called it a success."""
+    assert "--profile core" in doctor(docker.folder, COMPOSE_PROFILES="")["profiles"].next_step
+    settings = Settings(ROOT / "compose", {"COMPOSE_PROFILES": ""})
+    assert any(one.check == "profiles" for one in local.examine(ROOT / "compose", settings))
+    with pytest.raises(UsageError, match="no profile is chosen"):
+        local.up(ROOT / "compose", docker.folder / "data", settings)
+
+
+def test_an_alertmanager_without_its_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Broken if Debian's Alertmanager was called fine, and then ended for want of a file."""
+    share = tmp_path / "usr" / "share" / "prometheus" / "alertmanager"
+    share.mkdir(parents=True)
+    (share / "default.tmpl").touch()
+    binary = tmp_path / "usr" / "bin" / "prometheus-alertmanager"
+    monkeypatch.setattr(local_parts, "program", lambda part: binary)
+    monkeypatch.setattr(local_parts, "_INSTALLED_SHARE", tmp_path / "none")
+    assert "default.tmpl" in local_parts.template_missing()
+    monkeypatch.setattr(local_parts, "_INSTALLED_SHARE", tmp_path / "usr" / "share")
+    assert not local_parts.template_missing()
+
+
+def test_processes_that_run_and_that_have_ended() -> None:
+    """Broken if `status` called a process running that has ended and waits to be taken notice of."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        assert machine.is_running(os.getpid())
+        while machine.is_running(ended.pid):
+            pass
+    assert not machine.is_running(ended.pid)
 
 
 def test_disk_space(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

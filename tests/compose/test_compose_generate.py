@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 from otelkit import compose
@@ -57,7 +58,7 @@ def test_the_users_spec_goes_into_rules_scrapes_and_analyser(tmp_path: Path) -> 
     assert 'service="chat"' in (stack / "prometheus" / "rules" / "alerts.rules.yaml").read_text()
     assert (stack / "analyser" / "otelkit.yaml").read_text().endswith(text)
     datasources = (stack / "grafana" / "datasources" / "otelkit.yaml").read_text()
-    assert "service:p99_latency_seconds:quantile_2m{$__tags}" in datasources
+    assert "service:p99_latency_seconds:quantile_2m{$$__tags}" in datasources
 
 
 def test_processes_get_addresses_of_this_machine(tmp_path: Path) -> None:
@@ -80,6 +81,31 @@ def test_processes_get_addresses_of_this_machine(tmp_path: Path) -> None:
     assert "alertmanagers" not in files["prometheus/prometheus.yml"]
 
 
+@pytest.mark.parametrize("folder", ["/a: b, {c} #d", "/'\"é\\n", "/𝄞 - [x]"])
+def test_paths_of_any_spelling(folder: str) -> None:
+    """Broken if a folder's name was taken for YAML, and Tempo wrote elsewhere or did not start."""
+    place = compose.Place(
+        bind="127.0.0.1",
+        ports={"otlp_grpc": 1, "otlp_http": 2, "collector": 3, "tempo": 4},
+        addresses=dict.fromkeys(
+            ("tempo_otlp", "tempo_receives", "tempo", "prometheus", "grafana_prometheus", "alertmanager"),
+            "127.0.0.1:5",
+        ),
+        scraped={},
+        tempo_data=folder,
+        local=True,
+    )
+    tempo = yaml.safe_load(compose.generate_for_processes(Spec(), place)["tempo/tempo.yaml"])
+    assert tempo["storage"]["trace"]["wal"]["path"] == f"{folder}/wal"
+    assert tempo["backend_scheduler"]["local_work_path"] == folder
+
+
+def test_one_stream_is_no_place_for_many_files(tmp_path: Path) -> None:
+    """Broken if `-o -` made a folder that is called so."""
+    done = generate(tmp_path, "-o", "-")
+    assert done.returncode == 2 and "-o DIR" in done.stderr and not list(tmp_path.iterdir())
+
+
 def test_the_stacks_own_spec_is_a_spec() -> None:
     """Broken if the spec taken without an otelkit.yaml made no sense."""
     spec = parse_spec(compose.default_spec_text())
@@ -91,7 +117,7 @@ def test_settings_are_read_as_compose_reads_them(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text(
         "#A_PORT=1\nA_PORT='2' # second\nCOMPOSE_PROFILES=core,alerts\nB=\"x y\"\n"
     )
-    settings = Settings(tmp_path, {"C": "from outside", "B": ""})
+    settings = Settings(tmp_path, {"C": "from outside"})
     assert settings.port("A_PORT", 3) == 2
     assert settings.get("B", "default") == "x y" and settings.get("C", "") == "from outside"
     assert settings.profiles() == ("core", "alerts") and settings.profiles(("demo",)) == ("demo",)

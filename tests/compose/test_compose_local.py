@@ -127,7 +127,8 @@ def local(prometheus_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 def test_what_is_here_runs_and_what_is_missing_is_said(local: Local) -> None:
     """Broken if a program that is there was not started, or one that is not kept the others from it."""
     shown = local.stack("status")
-    assert shown.returncode == 0
+    # Only what was left out, as it could not be started, is not well.
+    assert shown.returncode == int("left out" in shown.stdout)
     assert {"prometheus", "analyser"} <= {line.split()[0] for line in shown.stdout.splitlines()}
     for name in ("tempo", "grafana"):
         assert name in local.parts() or f"note: {name}: no " in local.said()
@@ -177,11 +178,31 @@ def test_reload_takes_up_targets_and_rules(local: Local) -> None:
     (local.directory / "prometheus" / "rules" / "mine.rules.yaml").write_text(
         "groups: [{name: mine, rules: [{record: mine, expr: vector(1)}]}]\n"
     )
-    before = local.parts()["prometheus"]["pid"]
+    before = {name: part["pid"] for name, part in local.parts().items()}
     assert local.stack("reload").returncode == 0
     local.until(lambda: bool(local.prometheus("query", query="mine")["result"]))
     local.until(lambda: bool(local.prometheus("query", query='up{job="services"} == 1')["result"]))
-    assert local.parts()["prometheus"]["pid"] == before
+    local.until(lambda: local.parts()["analyser"]["pid"] != before["analyser"])
+    assert local.parts()["prometheus"]["pid"] == before["prometheus"]
+    local.until(lambda: local.parts()["analyser"]["state"] == "running")
+
+
+def test_reload_refuses_what_a_program_would_refuse(local: Local) -> None:
+    """Broken if `reload` said it was done when Prometheus had refused the rules, or the spec had errors."""
+    before = local.said()
+    rules = local.directory / "prometheus" / "rules" / "bad.rules.yaml"
+    rules.write_text("groups: [{name: bad, rules: [{record: bad, expr: 'sum('}]}]\n")
+    refused = local.stack("reload")
+    rules.unlink()
+    if find_tool("promtool") is not None:
+        assert refused.returncode == 2 and str(rules) in refused.stderr, refused.stderr
+    spec = local.directory / "analyser" / "otelkit.yaml"
+    text = spec.read_text()
+    spec.write_text(f"{text}\nwindws: 3\n")
+    refused = local.stack("reload")
+    spec.write_text(text)
+    assert refused.returncode == 2 and "did you mean 'windows'" in refused.stderr
+    assert local.said() == before
 
 
 def test_a_program_that_is_killed_comes_back_with_its_data(local: Local) -> None:

@@ -83,6 +83,29 @@ def test_rounds_follow_each_other_until_a_signal(tmp_path: Path, monkeypatch: py
     assert max(one["max_tokens"] for one in seen) <= BASE_SETTINGS["max_tokens"] + 1
 
 
+def test_a_machine_that_is_busy_is_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Broken if a busy moment at the start ended the load for good, as without Docker it would."""
+    measured = iter([Capacity(0.1, 1.0), Capacity(8.0, 80.0)])
+
+    async def measure(*arguments: Any, **named: Any) -> Capacity:
+        return next(measured)
+
+    class Begun(Exception):  # noqa: N818
+        pass
+
+    def begin(**named: Any) -> None:
+        raise Begun(named["rate"])
+
+    monkeypatch.setattr(calibrate, "measure", measure)
+    monkeypatch.setattr(endless, "_AGAIN_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(endless.load, "plan", begin)
+    with pytest.raises(Begun, match="4"):
+        asyncio.run(endless.run("http://x", "http://x", tmp_path / "settings.json", rate=None))
+    assert "too slow for the demo" in capsys.readouterr().err
+
+
 def test_settings_that_cannot_be_written(tmp_path: Path) -> None:
     """Broken if a folder that is not there gave a stack trace."""
     with pytest.raises(OtelkitError, match="can't be written"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -27,7 +28,7 @@ def _environment() -> Environment:
         comment_start_string="[#",
         comment_end_string="#]",
     )
-    environment.filters["json"] = json.dumps
+    environment.filters["json"] = partial(json.dumps, ensure_ascii=False)
     return environment
 
 
