@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -84,9 +85,11 @@ def up(
         # Images of the user's own are not to be replaced by what is built here.
         arguments.append("--build")
     if compose.run(*arguments):
-        unwell = ", ".join(
-            f"{one.service} ({one.health or one.state})" for one in compose.states() if not one.well
-        )
+        unwell = ""
+        with contextlib.suppress(OtelkitError):
+            unwell = ", ".join(
+                f"{one.service} ({one.health or one.state})" for one in compose.states() if not one.well
+            )
         raise OtelkitError(
             f"the stack did not come up: {unwell or 'see the lines above'}",
             hint="`otelkit stack logs NAME` shows what a part said, `otelkit doctor` what is amiss here.",
@@ -120,7 +123,10 @@ def down(
         return
     compose = _compose(directory, files, ()).everything()
     if compose.run("down", "--remove-orphans", *(["--volumes"] if volumes else [])):
-        raise OtelkitError("the stack could not be ended", hint="The lines above say why.")
+        raise OtelkitError(
+            "the stack could not be ended",
+            hint="The lines above say why; `otelkit doctor` looks for the cause.",
+        )
 
 
 @command.command()

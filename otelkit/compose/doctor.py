@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import stat
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,6 +15,7 @@ from otelkit.compose import machine
 from otelkit.compose.engine import Answer, Compose, Docker, read_version
 from otelkit.compose.layout import GRAFANA, OLDEST_COMPOSE, OLDEST_ENGINE, PARTS, VOLUME_LABEL, Part
 from otelkit.compose.settings import Settings
+from otelkit.errors import OtelkitError
 
 VERSION: Final = 1
 """Of the JSON form."""
@@ -97,7 +99,10 @@ def examine(
         return [*findings, *ports(settings, parts, ()), disk(directory)]
     information = docker.information()
     findings.append(memory(parts, memory_mib if memory_mib is not None else _engine_memory(information)))
-    ours = [port for one in Compose(docker, directory).states() for port in one.ports]
+    # Where Compose can't say what runs, its reason is among the findings, or nothing runs.
+    ours: list[int] = []
+    with contextlib.suppress(OtelkitError):
+        ours = [port for one in Compose(docker, directory).states() for port in one.ports]
     findings += ports(settings, parts, ours)
     project = settings.get("COMPOSE_PROJECT_NAME", PROJECT)
     findings += _neighbours(docker.project_folders(project), directory, project)

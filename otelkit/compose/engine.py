@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from otelkit.errors import OtelkitError
+
 _ASKING_SECONDS: Final = 60.0
 _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
 
@@ -162,10 +164,17 @@ class Compose:
         ).returncode
 
     def states(self) -> tuple[State, ...]:
-        """All containers of the stack, whatever their profile, by name of their service."""
+        """All containers of the stack, whatever their profile, by name of their service.
+
+        Raises:
+            OtelkitError: Compose does not say: that is not the same as that nothing runs.
+        """
         answer = self.everything().ask("ps", "--all", "--format", "json")
         if answer.code:
-            return ()
+            raise OtelkitError(
+                f"`docker compose ps` failed: {answer.last_line}",
+                hint="`otelkit doctor` says what is amiss, and the next step.",
+            )
         return tuple(sorted(_states(answer.out), key=lambda one: one.service))
 
     def everything(self) -> Compose:

@@ -25,7 +25,8 @@ def reload(compose: Compose) -> Iterator[str]:
 
     Raises:
         ConfigError: a program refuses its configuration; then nothing was reloaded.
-        OtelkitError: nothing of the stack runs, or a part does not take the request.
+        OtelkitError: nothing of the stack runs, Compose does not say what does, or a part does not take the
+            request.
     """
     running = {one.service for one in compose.states() if one.state == "running"}
     if not running:

@@ -138,6 +138,16 @@ def test_status_tells_states_and_fails_when_one_is_not_well(docker: FakeDocker, 
     assert stack("status").returncode == 0
 
 
+@pytest.mark.parametrize("verb", ["status", "reload"])
+def test_an_engine_that_does_not_answer_is_not_an_empty_one(
+    docker: FakeDocker, stack: Stack, verb: str
+) -> None:
+    """Broken if a user without rights on the socket was told that nothing runs."""
+    docker.answers("ps --all", error="permission denied while trying to connect to the Docker daemon", code=1)
+    done = stack(verb)
+    assert done.returncode == 1 and "permission denied" in done.stderr and "otelkit doctor" in done.stderr
+
+
 def test_reload_checks_before_it_asks(docker: FakeDocker, stack: Stack) -> None:
     """Broken if a configuration that a program refuses was loaded, or half of the stack reloaded."""
     everything = ("prometheus", "alertmanager", "otel-collector", "tempo", "grafana", "analyser")
