@@ -76,7 +76,10 @@ def look(before: Judgement, finding: Finding, until: float, step: float) -> Judg
     """
     looked = replace(before, looked_until=until)
     last = looks(before.change, step)[-1]
-    if until >= last or _is_evident(finding, until - before.change.last_seen):
+    decides = until >= last or _is_evident(finding, until - before.change.last_seen)
+    # That later data can't tell changes apart says nothing against what earlier data told with certainty.
+    unsure = finding.verdict is Verdict.CANNOT_SEPARATE and before.finding is not None
+    if decides and not unsure:
         return replace(looked, finding=finding, judged_at=until)
     return looked
 

@@ -56,6 +56,8 @@ def test_strong_evidence_decides_at_once_and_weak_does_not_take_it_back() -> Non
     assert between.verdict == "causal"
     assert between.judged_at == CHANGE.last_seen + 60
     assert not looks.flipped(early, between)
+    unsure = looks.look(between, finding(Verdict.CANNOT_SEPARATE), CHANGE.last_seen + 900, 15)
+    assert (unsure.verdict, unsure.due(15)) == ("causal", None)
     last = looks.look(between, finding(Verdict.CORRELATED_ONLY), CHANGE.last_seen + 900, 15)
     assert last.verdict == "correlated only"
     assert looks.flipped(between, last)
