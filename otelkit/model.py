@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -165,6 +166,31 @@ def canonical(value: ParameterValue) -> str:
         return "unset"
     return json.dumps(value, sort_keys=True, separators=(",", ":"), default=repr, ensure_ascii=False)
 
+
+def almost_equal(one: ParameterValue, other: ParameterValue) -> bool:
+    """Whether two values are equal but for rounding errors of floats, also inside lists and mappings: 0.3 and
+    0.1 + 0.2."""
+    if isinstance(one, float) or isinstance(other, float):
+        numbers = not isinstance(one, bool) and not isinstance(other, bool)
+        return (
+            numbers and isinstance(one, int | float) and isinstance(other, int | float) and _near(one, other)
+        )
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(almost_equal, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(almost_equal(one[key], other[key]) for key in one)
+    return one is other or (type(one) is type(other) and bool(one == other))
+
+
+def _near(one: float, other: float) -> bool:
+    try:
+        return math.isclose(one, other, rel_tol=_ROUNDING)
+    except OverflowError:  # an integer that is no float
+        return False
+
+
+_ROUNDING: Final = 1e-7
+"""Relative; that of single precision."""
 
 MAX_LABEL_TEXT: Final = 64
 

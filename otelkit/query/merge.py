@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any, Final
 
 from otelkit import semconv
-from otelkit.model import UNSET, ChangeSource, ParameterChange, canonical
+from otelkit.model import UNSET, ChangeSource, ParameterChange, almost_equal, canonical
 from otelkit.query.fleet import ROLLOUT_SECONDS, Fleet, Flip, Settled, place_of
 from otelkit.query.samples import Target
 
@@ -48,7 +48,7 @@ def merge_reports(reports: Iterable[Report], settled: Iterable[Settled] = ()) ->
     for report in told:
         if not _is_withdrawn(report, fleet, is_shift=_step(report) in shifted):
             groups.setdefault(_step(report), []).append(report)
-    flips = fleet.flips()
+    flips = [flip for flip in fleet.flips() if not almost_equal(_value(flip.old), _value(flip.new))]
     rollouts = [rollout for same in groups.values() for rollout in _rollouts(same, flips)]
     rollouts = [rollout for rollout in rollouts if not _is_contradicted(rollout, told, fleet)]
     changes = _with_flips(rollouts, flips)

@@ -59,6 +59,12 @@ def test_a_restart_of_all_processes_at_once_counts_them_all() -> None:
     assert (change.last_seen, change.workers) == (1_000, 1)
 
 
+def test_a_deploy_that_computes_the_same_number_another_way_is_none() -> None:
+    """Broken: 0.1 + 0.2 in the place of 0.3 is a change."""
+    assert merge_reports([], deploy(4, "0.3", "0.30000000000000004")) == ()
+    assert len(merge_reports([], deploy(4, "0.3", "0.31"))) == 1
+
+
 def test_a_step_that_a_deploy_took_back_is_made_anew() -> None:
     """Broken: a change, its rollback by a deploy and the same change again within 15 minutes are a single
     change that never ended."""

@@ -126,6 +126,19 @@ def test_truth_is_no_number(old: Any, new: Any, varied: bool) -> None:
     assert 300 <= change.first_seen < 308 and proved <= 325
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(0.3, 0.1 + 0.2), ({"p": [0.3, None]}, {"p": [0.1 + 0.2, None]}), (0.7, np.float32(0.7))],
+)
+def test_rounding_is_no_change(one: Any, other: Any) -> None:
+    """Broken: the same number, computed in another way, is a change; or true passes for a number near 1."""
+    assert detect(200, lambda n: {"temperature": one if n < 100 else other}) == []
+    assert len(detect(200, lambda n: {"temperature": 1.0 if n < 100 else True})) == 1
+    # What follows is told from it.
+    found = detect(300, lambda n: {"temperature": one if n < 100 else other if n < 200 else 0.9})
+    assert [change.new for _, change in found] == [0.9]
+
+
 def test_one_is_one_point_zero() -> None:
     """Broken: clients that write 1 as 1.0 look like a change."""
     assert detect(400, lambda n: {"temperature": 1 if n < 200 else 1.0}) == []

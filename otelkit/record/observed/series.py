@@ -8,7 +8,7 @@ from math import inf, log, sqrt
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from otelkit.model import ParameterValue
+from otelkit.model import ParameterValue, almost_equal
 from otelkit.record.observed.evidence import Scatter, bound
 from otelkit.record.observed.keys import Key, key_of, keys_of, lasting, needs_key, value_of
 from otelkit.record.observed.regime import Regime
@@ -253,7 +253,7 @@ class Series:
         top = max(self._regime.counts, key=self._regime.counts.__getitem__)
         if top != self.settled:
             self._settle(top, value if top == new else value_of(top))
-        return moved
+        return None if almost_equal(moved.old, moved.new) else moved
 
     def _settle(self, key: Key, value: ParameterValue) -> None:
         self.settled = key
