@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from otelkit.cli.stack_options import directory_option, profile_option
+from otelkit.cli.stack_options import directory_option, files_option, profile_option
 
 if TYPE_CHECKING:
     from otelkit.compose.doctor import Finding
@@ -21,6 +21,7 @@ _FINDING: Final = 3
 @click.command("doctor")
 @directory_option
 @profile_option
+@files_option
 @click.option("--local", is_flag=True, help="Ask what `otelkit stack up --local` needs instead of Docker.")
 @click.option(
     "--memory",
@@ -42,6 +43,7 @@ def command(
     context: click.Context,
     directory: Path,
     profiles: tuple[str, ...],
+    files: tuple[Path, ...],
     local: bool,
     memory_mib: int | None,
     output_format: str,
@@ -54,13 +56,15 @@ def command(
     from otelkit.compose.settings import Settings
 
     settings = Settings(directory, os.environ)
+    if local and files:
+        raise click.UsageError("--file changes what Docker Compose does; it has no meaning with --local")
     if local:
         from otelkit.demo.local import examine as examine_local
 
         findings = examine_local(directory, settings, profiles=profiles, memory_mib=memory_mib)
     else:
         findings = examine(
-            directory, settings, environment=os.environ, profiles=profiles, memory_mib=memory_mib
+            directory, settings, environment=os.environ, profiles=profiles, files=files, memory_mib=memory_mib
         )
     if output_format == "json":
         click.echo(json.dumps(to_json(findings), ensure_ascii=False))

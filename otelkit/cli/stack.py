@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
-from otelkit.cli.stack_options import data_option, directory_option, local_option, profile_option
+from otelkit.cli.stack_options import (
+    data_option,
+    directory_option,
+    files_option,
+    local_option,
+    profile_option,
+)
 from otelkit.errors import OtelkitError, UsageError
 
 if TYPE_CHECKING:
@@ -20,15 +26,6 @@ if TYPE_CHECKING:
     from otelkit.compose.settings import Settings
 
 _GRAFANA_PASSWORD: Final = ".grafana-admin-password"
-
-_file_option = click.option(
-    "--file",
-    "files",
-    metavar="FILE",
-    multiple=True,
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="A further Compose file, which changes the generated one; may be given again.",
-)
 
 
 @click.group()
@@ -39,7 +36,7 @@ def command() -> None:
 @command.command()
 @directory_option
 @profile_option
-@_file_option
+@files_option
 @local_option
 @data_option
 @click.option("--no-build", is_flag=True, help="Take the images that are there; build none.")
@@ -76,7 +73,9 @@ def up(
     if not no_checks:
         from otelkit.compose.doctor import examine
 
-        _stop_on_problems(examine(directory, settings, environment=os.environ, profiles=profiles))
+        _stop_on_problems(
+            examine(directory, settings, environment=os.environ, profiles=profiles, files=files)
+        )
     compose = _compose(directory, files, profiles)
     arguments = ["up", "--detach", "--wait", "--wait-timeout", str(timeout)]
     if no_build:
@@ -99,7 +98,7 @@ def up(
 
 @command.command()
 @directory_option
-@_file_option
+@files_option
 @local_option
 @data_option
 @click.option("--volumes", is_flag=True, help="Also remove all that was recorded.")
@@ -131,7 +130,7 @@ def down(
 
 @command.command()
 @directory_option
-@_file_option
+@files_option
 @local_option
 @data_option
 @click.option(
@@ -166,7 +165,7 @@ def status(
 
 @command.command()
 @directory_option
-@_file_option
+@files_option
 @local_option
 @data_option
 @click.option("-f", "--follow", is_flag=True, help="Go on showing what is written.")
@@ -194,7 +193,7 @@ def logs(
 
 @command.command("reload")
 @directory_option
-@_file_option
+@files_option
 @local_option
 @data_option
 def reload_configuration(directory: Path, files: tuple[Path, ...], local: bool, data: Path | None) -> None:
@@ -284,7 +283,8 @@ def _up_local(
 def _say_where(compose: Compose, settings: Settings, profiles: tuple[str, ...]) -> None:
     from otelkit.compose.layout import GRAFANA
 
-    parts = settings.parts(profiles)
+    started = compose.services()
+    parts = [part for part in settings.parts(profiles) if part.name in started]
     for part in parts:
         for variable, default in part.ports:
             click.echo(f"{part.name:<15} http://127.0.0.1:{settings.port(variable, default)}")

@@ -35,6 +35,18 @@ def profile_option(function: _F) -> _F:
     )(function)
 
 
+def files_option(function: _F) -> _F:
+    """``--file FILE``, several times; passed on as a tuple named ``files``."""
+    return click.option(
+        "--file",
+        "files",
+        metavar="FILE",
+        multiple=True,
+        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        help="A further Compose file, which changes the generated one; may be given again.",
+    )(function)
+
+
 def local_option(function: _F) -> _F:
     """``--local``: processes on this machine in place of containers."""
     return click.option(

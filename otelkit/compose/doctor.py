@@ -15,7 +15,7 @@ from otelkit.compose import machine
 from otelkit.compose.engine import Answer, Compose, Docker, read_version
 from otelkit.compose.layout import GRAFANA, OLDEST_COMPOSE, OLDEST_ENGINE, PARTS, VOLUME_LABEL, Part
 from otelkit.compose.settings import Settings
-from otelkit.errors import OtelkitError
+from otelkit.errors import ConfigError, OtelkitError
 
 VERSION: Final = 1
 """Of the JSON form."""
@@ -68,6 +68,7 @@ def examine(
     *,
     environment: Mapping[str, str],
     profiles: tuple[str, ...] = (),
+    files: tuple[Path, ...] = (),
     memory_mib: int | None = None,
 ) -> list[Finding]:
     """Everything that the stack on Docker needs.
@@ -75,13 +76,23 @@ def examine(
     Args:
         directory: the folder with the generated files.
         profiles: to be started, else those of the settings.
+        files: further Compose files, which may leave out parts.
         memory_mib: memory of the engine's machine; None asks the engine.
     """
     parts = settings.parts(profiles)
-    findings = list(_files(directory, settings, parts))
+    docker = Docker.found(environment)
+    versions = [] if docker is None else [_compose(docker)]
+    refused = []
+    if docker is not None and versions[0].level is Level.OK and (directory / "compose.yaml").is_file():
+        try:
+            names = Compose(docker, directory, files, profiles).services()
+        except ConfigError as error:
+            refused.append(Finding("files", Level.PROBLEM, error.message, error.hint))
+        else:
+            parts = tuple(part for part in parts if part.name in names)
+    findings = [*_files(directory, settings, parts), *refused]
     if not parts and not findings:
         findings.append(nothing_chosen(directory))
-    docker = Docker.found(environment)
     if docker is None:
         findings.append(
             Finding(
@@ -93,8 +104,7 @@ def examine(
         )
         return [*findings, *ports(settings, parts, ()), disk(directory)]
     running = _engine(docker)
-    findings.append(running)
-    findings.append(_compose(docker))
+    findings += [running, *versions]
     if running.level is Level.PROBLEM:
         return [*findings, *ports(settings, parts, ()), disk(directory)]
     information = docker.information()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from otelkit.errors import OtelkitError
+from otelkit.errors import ConfigError, OtelkitError
 
 _ASKING_SECONDS: Final = 60.0
 _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
@@ -162,6 +162,21 @@ class Compose:
             check=False,
             env=self.docker.environment,
         ).returncode
+
+    def services(self) -> frozenset[str]:
+        """Names of what the files start under these profiles.
+
+        Raises:
+            ConfigError: Compose refuses the files.
+        """
+        answer = self.ask("config", "--services")
+        if answer.code:
+            files = ", ".join(str(file) for file in (self.directory / "compose.yaml", *self.files))
+            raise ConfigError(
+                [f"Docker Compose refuses {files}: {answer.last_line}"],
+                hint="Set in .env what it misses; `otelkit generate compose` writes the stack's own files again.",
+            )
+        return frozenset(answer.out.split())
 
     def states(self) -> tuple[State, ...]:
         """All containers of the stack, whatever their profile, by name of their service.

@@ -64,6 +64,7 @@ def healthy(folder: Path) -> FakeDocker:
     docker.answers("info --format", json.dumps({"MemTotal": 8 << 30, "DockerRootDir": "/"}))
     docker.answers("volume ls", "")
     docker.answers("ps --all", "")
+    docker.answers("config --services", "".join(f"{part.name}\n" for part in PARTS))
     return docker
 
 

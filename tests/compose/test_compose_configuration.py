@@ -177,7 +177,7 @@ def test_traces_lead_to_series_that_are_recorded(read_yaml: Callable[[str], Any]
     """Broken if a query of trace-to-metrics asked for a series that no rule records."""
     queries = _datasources(read_yaml)["tempo"]["jsonData"]["tracesToMetrics"]["queries"]
     rules = [
-        read_yaml(f"prometheus/rules/{path.name}") for path in (COMMITTED / "prometheus/rules").iterdir()
+        read_yaml(f"prometheus/rules/{path.name}") for path in (COMMITTED / "prometheus/rules").glob("*.yaml")
     ]
     recorded = {rule.get("record") for file in rules for group in file["groups"] for rule in group["rules"]}
     for query in queries:

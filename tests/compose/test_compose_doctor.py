@@ -164,6 +164,22 @@ def test_another_folders_stack_of_the_same_name(docker: FakeDocker, tmp_path: Pa
     assert f"--directory '{neighbour}'" in found.next_step and "COMPOSE_PROJECT_NAME=" in found.next_step
 
 
+def test_an_overlay_leaves_out_what_it_would_ask_for(docker: FakeDocker) -> None:
+    """Broken if the port of the user's own Prometheus kept the stack from starting beside it."""
+    docker.answers("config --services", "tempo\nanalyser\n")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        found = doctor(docker.folder, PROMETHEUS_PORT=str(server.getsockname()[1]))
+    assert not problems(found)
+    assert f"{400 + 192 + 256} MiB are needed" in found["memory"].message
+
+
+def test_files_that_compose_refuses(docker: FakeDocker) -> None:
+    """Broken if an edited compose.yaml was called fine."""
+    docker.answers("config --services", error="yaml: line 3: mapping values are not allowed", code=15)
+    found = doctor(docker.folder)["files"]
+    assert found.level is Level.PROBLEM and "compose.yaml: yaml: line 3" in found.message
+
+
 def test_no_profile_is_chosen(docker: FakeDocker) -> None:
     """Broken if an empty COMPOSE_PROFILES started nothing and called it a success."""
     assert "--profile core" in doctor(docker.folder, COMPOSE_PROFILES="")["profiles"].next_step
