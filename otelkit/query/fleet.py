@@ -148,7 +148,8 @@ def _state(states: Sequence[Settled], at: float) -> Settled:
 
 def _flips(place: Place, processes: Mapping[Target, Sequence[Settled]]) -> list[Flip]:
     found: list[Flip] = []
-    times = sorted({one.since for states in processes.values() for one in states})
+    begins = {one.since for states in processes.values() for one in states}
+    times = sorted(begins | _departures(processes))
     prevailing, begun, before = "", times[0], 0
     for index, at in enumerate(times):
         value, number = _prevailing(processes, at)
@@ -157,11 +158,27 @@ def _flips(place: Place, processes: Mapping[Target, Sequence[Settled]]) -> list[
         elif value and value != prevailing:
             if prevailing and at - begun >= LASTING_SECONDS:
                 end = _complete(processes, value, before, times[index:])
-                found.append(_flip(place, processes, prevailing, value, begun, end))
+                flip = _flip(place, processes, prevailing, value, begun, end)
+                if (at in begins and flip.targets) or _is_taken_up(flip, number, begun):
+                    found.append(flip)
             prevailing, begun = value, at
         if value == prevailing:
             before = number
     return found
+
+
+def _departures(processes: Mapping[Target, Sequence[Settled]]) -> set[float]:
+    """Times at which processes have been gone for certain, while others went on: two fleets stand side by
+    side until the old one is taken down."""
+    ends = [states[-1].until for states in processes.values()]
+    newest = max(ends)
+    return {gone for end in ends if (gone := end + LASTING_SECONDS) < newest}
+
+
+def _is_taken_up(flip: Flip, number: int, begun: float) -> bool:
+    """Whether most of those that are left came with the value later than the old one prevailed: a fleet of
+    two parts, of which one is made smaller, changes nothing."""
+    return 2 * len(flip.targets) >= number and flip.first_seen - begun >= LASTING_SECONDS
 
 
 def _shares(processes: Mapping[Target, Sequence[Settled]], at: float) -> tuple[Counter[str], int]:
@@ -212,4 +229,5 @@ def _flip(
         for target, states in processes.items()
         if (since := [one.since for one in states if one.value == new and begun < one.since <= end])
     }
-    return Flip(place, old, new, min(taken.values()), max(taken.values()), frozenset(taken))
+    times = taken.values()
+    return Flip(place, old, new, min(times, default=begun), max(times, default=begun), frozenset(taken))

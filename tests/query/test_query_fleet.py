@@ -65,6 +65,19 @@ def test_a_deploy_that_computes_the_same_number_another_way_is_none() -> None:
     assert len(merge_reports([], deploy(4, "0.3", "0.31"))) == 1
 
 
+def test_a_blue_and_a_green_fleet() -> None:
+    """Broken: a deploy that keeps the old processes for a while, in case, brings a new value unseen; or one
+    of two parts of a fleet that is made smaller for the night is a change."""
+    for kept in (60, 1_800):
+        blue = [settled(f"blue{n}", "8", 10, 1_000 + kept) for n in range(4)]
+        (change,) = merge_reports([], [*blue, *(settled(f"green{n}", "24", 1_000 + n) for n in range(4))])
+        assert (change.old, change.new, change.workers) == (8, 24, 4)
+        assert (change.first_seen, change.last_seen) == (1_000, 1_003)
+        assert merge_reports([], [*blue, *(settled(f"green{n}", "8", 1_000 + n) for n in range(4))]) == ()
+    part = [settled(f"a{n}", "8", 10 + n, 2_000 if n else END) for n in range(6)]
+    assert merge_reports([], [*part, *(settled(f"b{n}", "24", 12 + n) for n in range(3))]) == ()
+
+
 def test_a_step_that_a_deploy_took_back_is_made_anew() -> None:
     """Broken: a change, its rollback by a deploy and the same change again within 15 minutes are a single
     change that never ended."""
