@@ -174,7 +174,7 @@ class Compose:
             files = ", ".join(str(file) for file in (self.directory / "compose.yaml", *self.files))
             raise ConfigError(
                 [f"Docker Compose refuses {files}: {answer.last_line}"],
-                hint="Set in .env what it misses; `otelkit generate compose` writes the stack's own files again.",
+                hint="Set what it misses in .env; `otelkit generate compose` writes the other files again.",
             )
         return frozenset(answer.out.split())
 
