@@ -67,7 +67,7 @@ def command(
 ) -> None:
     """Check the spec and its rules, or the rule FILES given. Findings go to standard output; exit code 3."""
     demand_numpy("otelkit check")
-    from otelkit.rules import HEADER, generate_with_warnings
+    from otelkit.rules import HEADER, generate_with_warnings, runbooks
     from otelkit.rules.unit_tests import tested_part, unit_tests
 
     read = spec.load()
@@ -87,7 +87,7 @@ def command(
         findings += "".join(f"{spec.path}: {warning}\n" for warning in generated.warnings)
         tests = {f"tests/{name}": text for name, text in unit_tests(read, texts).items()}
         if directory.is_dir():
-            committed = texts | (tests if (directory / "tests").is_dir() else {})
+            committed = texts | runbooks(read, texts) | (tests if (directory / "tests").is_dir() else {})
             findings += outputs.differences(directory, committed, header=HEADER)
         with tempfile.TemporaryDirectory() as scratch:
             outputs.write(Path(scratch), texts, header=HEADER)

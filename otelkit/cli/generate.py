@@ -48,7 +48,7 @@ def rules(
     templates: Path | None,
 ) -> None:
     """Prometheus rules: P99 per service, objectives with their alerts, and what goes with them."""
-    from otelkit.rules import HEADER, as_one_file, generate_with_warnings
+    from otelkit.rules import HEADER, as_one_file, generate_with_warnings, runbooks
 
     read = spec.load()
     generated = generate_with_warnings(read, templates)
@@ -60,6 +60,7 @@ def rules(
             raise click.UsageError("-o - writes rules only; name a folder for --check and --with-tests")
         click.echo(as_one_file(files), nl=False)
         return
+    files |= runbooks(read, generated.files)
     if with_tests:
         demand_numpy("--with-tests")
         from otelkit.rules.unit_tests import unit_tests

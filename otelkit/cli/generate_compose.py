@@ -40,6 +40,7 @@ def command(context: click.Context, spec: SpecOption, output: str, check: bool) 
     read, text = _spec(spec)
     files = compose.generate(read, text)
     rule_files = rules.generate(read)
+    rule_files |= rules.runbooks(read, rule_files)
     starters = {**compose.starters(), ALERTMANAGER_FILE: rules.generate_alertmanager(read)}
     if check:
         drift = outputs.differences(directory, files, header=compose.HEADER)

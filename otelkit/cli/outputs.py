@@ -28,7 +28,7 @@ def write(directory: Path, files: Mapping[str, str], *, header: str) -> list[Pat
             path = directory / name
             if not path.is_file() or path.read_bytes() != text.encode():
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text, encoding="utf-8", newline="\n")
+                _replace(path, text)
                 changed.append(path)
         for path in leftovers(directory, files, header=header):
             path.unlink()
@@ -39,6 +39,19 @@ def write(directory: Path, files: Mapping[str, str], *, header: str) -> list[Pat
             hint="Name another folder with -o DIR, or - for standard output.",
         ) from error
     return changed
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file whole or not at all: half a rule file, and Prometheus does not start."""
+    path = path.resolve()
+    # No pattern that rule files are found by picks it up; the next run removes one that is left.
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    try:
+        unfinished.write_text(text, encoding="utf-8", newline="\n")
+        unfinished.replace(path)
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise
 
 
 def differences(directory: Path, files: Mapping[str, str], *, header: str) -> str:

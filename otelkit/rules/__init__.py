@@ -9,6 +9,7 @@ from otelkit.rules.generate import (
     generate,
     generate_alertmanager,
     generate_with_warnings,
+    runbooks,
 )
 from otelkit.rules.steps import evaluation_interval
 
@@ -20,4 +21,5 @@ __all__ = [
     "generate",
     "generate_alertmanager",
     "generate_with_warnings",
+    "runbooks",
 ]

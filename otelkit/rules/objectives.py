@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from otelkit.spec import (
 )
 
 _T = TypeVar("_T", Slo, Alert)
+_WITH_EXPONENT: Final = 1e6
 _LEVEL_WINDOW: Final = Duration.parse("5m")
 
 
@@ -50,9 +52,15 @@ class Objective:
 
     @property
     def bound(self) -> Matcher:
-        """Picks the bucket at the threshold. Prometheus 3 writes whole bounds as 1.0, older ones as 1."""
-        assert self.slo.latency is not None
-        text = f"{self.family.metrics.in_own_unit(self.slo.latency):.12g}"
+        """Picks the bucket at the threshold. Prometheus 3 writes whole bounds as 1.0, older ones as 1.
+
+        From a million on it writes them with an exponent, and what it scrapes perhaps without.
+        """
+        text = f"{self.threshold:.12g}"
+        if self.threshold >= _WITH_EXPONENT:
+            digits, exponent = f"{self.threshold:.11e}".split("e")
+            short = digits.rstrip("0").removesuffix(".")
+            return Matcher("le", "=~", rf"{re.escape(text)}(\.0)?|{re.escape(f'{short}e{exponent}')}")
         if "." in text or "e" in text:
             return Matcher("le", "=", text)
         return Matcher("le", "=~", rf"{text}(\.0)?")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from otelkit.spec.durations import Duration
 from otelkit.spec.loader import SPEC_FILE, load_spec, parse_spec
 from otelkit.spec.matchers import Matcher, escaped, label_name, parse_matchers, selector
-from otelkit.spec.model import Latency, Links, Service, Spec
+from otelkit.spec.model import RUNBOOKS, Latency, Links, Service, Spec
 from otelkit.spec.objectives import BURN_ALERTS, DEFAULT_MIN_CALLS, Alert, BurnAlert, Parameter, Slo
 from otelkit.spec.presets import PRESETS, Preset, Series
 from otelkit.spec.resolved import ServiceMetrics
@@ -15,6 +15,7 @@ __all__ = [
     "BURN_ALERTS",
     "DEFAULT_MIN_CALLS",
     "PRESETS",
+    "RUNBOOKS",
     "SPEC_FILE",
     "Alert",
     "BurnAlert",

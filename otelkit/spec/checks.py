@@ -26,6 +26,13 @@ def cross_checks(spec: Spec) -> Iterator[Problem]:
         yield from _burn_alerts(place, slo)
     yield from _twice(spec)
     for place, service, resolved in _services(spec):
+        if service is not None and resolved.sharpened and not resolved.recorded_by_otelkit:
+            yield (
+                (*place, "latency", "sharpened"),
+                f"otelkit can't sharpen {resolved.latency}, which it does not write; "
+                "state the bounds that it has: latency: {buckets: [...]}",
+            )
+            continue
         for where, slo in _own(place, service, "slos", resolved.slos):
             if slo.latency is not None:
                 yield from _threshold(where, "latency", slo.latency, resolved, exact=True)
@@ -138,11 +145,17 @@ def _threshold(
     elif exact and threshold not in bounds:
         above = next(bound for bound in bounds if bound > threshold)
         below = max((bound for bound in bounds if bound < threshold), default=0.0)
+        sharpened = ",".join(f"{one:g}" for one in sorted({*service.sharpened, seconds}))
+        sharpen = (
+            f" set OTELKIT_LATENCY_SLO_SECONDS={sharpened} in the service and "
+            f"latency: {{sharpened: [{sharpened}]}} here,"
+            if service.recorded_by_otelkit
+            else ""
+        )
         yield (
             (*place, key),
             f"{service.latency} has no bucket bound at {threshold:g} {unit}; the nearest are {below:g} and "
-            f"{above:g}. Use one of them, set OTELKIT_LATENCY_SLO_SECONDS={seconds:g} in the service and "
-            f"latency: {{sharpened: [{seconds:g}]}} here, or state its bounds: latency: {{buckets: [...]}}",
+            f"{above:g}. Use one of them,{sharpen} or state its bounds: latency: {{buckets: [...]}}",
         )
 
 

@@ -19,6 +19,8 @@ _UNITS_MS: Final = {
     "s": 1_000,
     "ms": 1,
 }
+_LONGEST_YEARS: Final = 200
+"""Prometheus counts nanoseconds in 64 bits, and refuses what does not fit."""
 _PATTERN: Final = "^" + "".join(f"([0-9]+{unit})?" for unit in _UNITS_MS) + "$"
 
 
@@ -33,7 +35,7 @@ class Duration:
         """Read ``1h30m``.
 
         Raises:
-            ValueError: the text is no duration in Prometheus' notation, or it is zero.
+            ValueError: the text is no duration in Prometheus' notation, is zero, or is too long.
         """
         match = re.match(_PATTERN, text)
         if not text or not match:
@@ -45,6 +47,8 @@ class Duration:
         )
         if total == 0:
             raise ValueError(f"{text!r} is zero; write for instance 30s, 5m or 1h30m")
+        if total > _LONGEST_YEARS * _UNITS_MS["y"]:
+            raise ValueError(f"{text!r} is longer than Prometheus can count; use {_LONGEST_YEARS}y or less")
         return cls(total)
 
     @classmethod

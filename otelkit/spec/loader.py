@@ -56,8 +56,15 @@ def parse_spec(text: str, *, filename: str = SPEC_FILE) -> Spec:
     if root is None:
         return Spec()
     lines: dict[Location, int] = {}
-    problems = [(line, message) for line, message in _walk(root, (), lines)]
-    data = yaml.SafeLoader("").construct_document(root)
+    try:
+        problems = list(_walk(root, (), lines))
+        data = yaml.SafeLoader("").construct_document(root)
+    except RecursionError:
+        raise ConfigError([f"{filename}: is nested too deeply, or an alias holds itself"]) from None
+    except yaml.MarkedYAMLError as error:
+        # Keys that are lists, tags that name nothing.
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise ConfigError([f"{filename}:{line}: can't be used: {error.problem}"]) from None
     if not isinstance(data, Mapping):
         raise ConfigError([f"{filename}:1: must be a mapping that begins with services:"])
     spec: Spec | None = None

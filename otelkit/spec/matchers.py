@@ -11,8 +11,12 @@ from typing import Final
 _MATCHER: Final = re.compile(
     r"""\s*(?P<label>[a-zA-Z_][a-zA-Z0-9_]*|"[^"\\]+")\s*(?P<op>=~|!~|!=|=)\s*(?P<value>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')\s*(?:,|$)"""
 )
+_NOT_RE2: Final = re.compile(r"\(\?(?:<?[=!]|>|P=|\()|\\[1-9]")
+"""Looking around, and back to what was matched: Python has them, Prometheus' expressions do not."""
 _PLAIN_LABEL: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _PLAIN_METRIC: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+BOUND_LABEL: Final = "le"
+"""Which bucket of a histogram a series counts."""
 NAME_PATTERN: Final = r"""^[^\s"'`\\{}()\[\]=~!,]+$"""
 """Names of metrics and labels: what Prometheus 3 takes, but for what is in them by mistake only."""
 
@@ -80,6 +84,9 @@ def parse_matchers(text: str) -> tuple[Matcher, ...]:
             matcher = Matcher(found["label"].strip('"'), found["op"], json.loads(quoted))
             if "~" in matcher.op:
                 re.compile(matcher.value)
+                beyond = _NOT_RE2.search(matcher.value)
+                if beyond:
+                    raise ValueError(f"Prometheus' regular expressions have no {beyond[0]}")
         except ValueError as error:
             raise ValueError(f"{found['value']} can't be read: {error}") from None
         except re.error as error:

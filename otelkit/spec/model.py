@@ -6,19 +6,27 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, WithJsonSchema
 
+from otelkit import semconv
 from otelkit.emit.histogram import duration_bounds
 from otelkit.spec.durations import Duration
-from otelkit.spec.matchers import NAME_PATTERN, Matcher, checked_name, equality_matchers, parse_matchers
+from otelkit.spec.matchers import (
+    BOUND_LABEL,
+    NAME_PATTERN,
+    Matcher,
+    checked_name,
+    equality_matchers,
+    parse_matchers,
+)
 from otelkit.spec.objectives import Alert, Matchers, Parameter, Slo, Strict
 from otelkit.spec.presets import PRESETS, Preset
 from otelkit.spec.resolved import ServiceMetrics
 from otelkit.spec.values import Seconds
 
 _NAME_SCHEMA: Final = WithJsonSchema({"type": "string", "pattern": NAME_PATTERN})
-MetricName = Annotated[str, AfterValidator(checked_name), _NAME_SCHEMA]
-LabelName = Annotated[str, AfterValidator(checked_name), _NAME_SCHEMA]
 Url = Annotated[str, StringConstraints(pattern=r"^https?://[^\s]+$")]
 
+RUNBOOKS: Final = "runbooks"
+"""Folder beside the rules for the runbooks of their alerts, where a spec names no address of its own."""
 SLO_WINDOW: Final = Duration.parse("5m")
 """What burn rates are built from; recorded for every service that has an objective."""
 
@@ -30,16 +38,33 @@ def _known_preset(name: str) -> str:
 
 
 def _checked_selector(value: str | dict[str, str]) -> str | dict[str, str]:
-    if isinstance(value, str):
-        parse_matchers(value)
-    else:
-        equality_matchers(value)
+    found = parse_matchers(value) if isinstance(value, str) else equality_matchers(value)
+    if not found:
+        raise ValueError("is empty and would pick the series of every service; name a label")
     return value
 
 
 def _histogram_alone(value: Any) -> Any:
     """``latency: my_histogram`` is short for ``latency: {histogram: my_histogram}``."""
     return {"histogram": value} if isinstance(value, str) else value
+
+
+def _histogram_name(name: str) -> str:
+    if name.endswith("_bucket"):
+        raise ValueError(f"{name!r} are a histogram's buckets; use {name.removesuffix('_bucket')}")
+    return checked_name(name)
+
+
+def _own_label(label: str) -> str:
+    if label in (BOUND_LABEL, "__name__"):
+        raise ValueError(f"{label!r} can't tell services or calls apart; name another label")
+    return checked_name(label)
+
+
+def _split_label(label: str) -> str:
+    if label == semconv.LABEL_SERVICE:
+        raise ValueError(f"all is recorded by {label!r} already; name another label")
+    return _own_label(label)
 
 
 def _ascending(bounds: tuple[float, ...]) -> tuple[float, ...]:
@@ -49,6 +74,10 @@ def _ascending(bounds: tuple[float, ...]) -> tuple[float, ...]:
 
 
 PresetName = Annotated[str, AfterValidator(_known_preset)]
+MetricName = Annotated[str, AfterValidator(_histogram_name), _NAME_SCHEMA]
+LabelName = Annotated[str, AfterValidator(_own_label), _NAME_SCHEMA]
+SplitLabel = Annotated[str, AfterValidator(_split_label), _NAME_SCHEMA]
+Bound = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Windows = Annotated[tuple[Duration, ...], Field(min_length=1)]
 
 
@@ -57,7 +86,7 @@ class Latency(Strict):
 
     histogram: MetricName | None = Field(default=None, description="Name of the histogram, without _bucket.")
     unit: Literal["s", "ms"] | None = Field(default=None, description="Unit of its bounds.")
-    buckets: Annotated[tuple[float, ...], Field(min_length=1), AfterValidator(_ascending)] | None = Field(
+    buckets: Annotated[tuple[Bound, ...], Field(min_length=1), AfterValidator(_ascending)] | None = Field(
         default=None, description="Its finite bounds, in its unit; else those that the preset is known for."
     )
     sharpened: tuple[Seconds, ...] = Field(
@@ -94,7 +123,7 @@ class Service(Strict):
         default=None, description="Window of service:p99_latency_seconds:quantile."
     )
     windows: Windows | None = Field(default=None, description="Short windows recorded besides it.")
-    split_by: tuple[LabelName, ...] | None = Field(
+    split_by: tuple[SplitLabel, ...] | None = Field(
         default=None, description="Labels of the latency histogram to record P99 by, such as a parameter."
     )
     slos: tuple[Slo, ...] | None = Field(default=None, description="Objectives; else those at the top.")
@@ -114,7 +143,9 @@ class Service(Strict):
 class Links(Strict):
     """Where alerts point to."""
 
-    runbooks: str = Field(default="docs/runbooks", description="Address of the folder with the runbooks.")
+    runbooks: str = Field(
+        default=RUNBOOKS, description="Address of your own runbooks; else pages are written beside the rules."
+    )
     dashboards: str = Field(default="http://127.0.0.1:3000", description="Address of Grafana.")
     rollback_webhook: Url | None = Field(
         default=None, description="Where Alertmanager posts alerts that may be answered by a rollback."
@@ -142,7 +173,7 @@ class Spec(Strict):
         default=True, description="Alert when a listed service's latency metric is gone."
     )
     parameters: tuple[Parameter, ...] = Field(default=(), description="Parameters of interest.")
-    split_by: tuple[LabelName, ...] = Field(default=(), description="Labels to record P99 by.")
+    split_by: tuple[SplitLabel, ...] = Field(default=(), description="Labels to record P99 by.")
     split_limit: int = Field(
         default=20, ge=1, description="A service with more values of such a label than this is not split."
     )
@@ -184,6 +215,7 @@ class Spec(Strict):
             unit=latency.unit or preset.unit,
             native=self.native if service.native is None else service.native,
             buckets=_bounds(latency, preset),
+            sharpened=latency.sharpened,
             service_label=label,
             own_selector=service.selector is not None,
             matchers=(*_matchers(service, label), *preset.always),

@@ -9,14 +9,15 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from otelkit import semconv
 from otelkit.spec.durations import Duration
-from otelkit.spec.matchers import parse_matchers
+from otelkit.spec.matchers import BOUND_LABEL, parse_matchers
 from otelkit.spec.values import Seconds, Share
 
 Severity = Literal["page", "ticket"]
 
 
 def _checked_matchers(text: str) -> str:
-    parse_matchers(text)
+    if any(matcher.label == BOUND_LABEL for matcher in parse_matchers(text)):
+        raise ValueError(f"{text!r} would pick no call: calls are counted without {BOUND_LABEL}")
     return text
 
 
@@ -96,6 +97,10 @@ class Slo(Strict):
             raise ValueError("needs either latency: or errors:, as an objective is about one of them")
         if self.matching is not None and self.errors is None:
             raise ValueError("matching: says which calls failed, so it goes with errors:, not with latency:")
+        if self.budget <= 0:
+            raise ValueError(
+                f"quantile: {self.quantile!r} leaves no calls that may break it; use 0.9999 or less"
+            )
         return self
 
     @property

@@ -25,6 +25,8 @@ class ServiceMetrics:
     """Histograms are native ones (or converted by Prometheus on scraping), so there is no ``_bucket``."""
     buckets: tuple[float, ...] | None
     """Finite bounds of the latency histogram in its own unit, ascending; None where they are not known."""
+    sharpened: tuple[float, ...]
+    """What OTELKIT_LATENCY_SLO_SECONDS is stated to hold in the service, in seconds."""
     service_label: str
     own_selector: bool
     """Picked by matchers of its own rather than by the label that names services."""
@@ -59,6 +61,19 @@ class ServiceMetrics:
     def recorded_latency(self) -> str:
         """The part of recorded bucket series' names that states the unit of their bounds."""
         return semconv.RECORDED_LATENCY_MS if self.unit == "ms" else semconv.RECORDED_LATENCY
+
+    @property
+    def recorded_by_otelkit(self) -> bool:
+        """Its latency histogram is the one that otelkit writes, whose bounds a variable sharpens."""
+        return self.latency == semconv.METRIC_OPERATION_DURATION
+
+    @property
+    def worth_fine_bounds(self) -> tuple[float, ...]:
+        """Latencies in seconds that it has an objective or alert on, or says its bounds are fine around."""
+        objectives = (slo.latency for slo in self.slos)
+        levels = (alert.latency_above for alert in self.alerts)
+        stated = {one for one in (*objectives, *levels) if one is not None}
+        return tuple(sorted(stated.union(self.sharpened))) if self.recorded_by_otelkit else ()
 
     def threshold(self, parameter: str) -> float | None:
         """Seconds of effect on P99 from which a change of a parameter is one to act on, if stated."""

@@ -183,3 +183,42 @@ def test_calls_are_recorded(wire: Wire, tmp_path: Path) -> None:
     )
     assert 'service="chat"' in line
     assert line.endswith(" 1.0")
+
+
+SPEC = """
+services:
+  - {name: chat, latency: {sharpened: [0.8]}, slos: [{latency: 0.8}], alerts: [{latency_above: 3s}]}
+  - {name: web, preset: http, slos: [{latency: 0.5}]}
+  - {name: plain}
+"""
+SHOW = "import os, sys; print(os.environ.get('OTELKIT_LATENCY_SLO_SECONDS'), 'pydantic' in sys.modules)"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "shown"),
+    [
+        (["--service", "chat"], {}, "0.8,3"),
+        ([], {"OTEL_RESOURCE_ATTRIBUTES": "a=b,service.name=chat"}, "0.8,3"),
+        (["--service", "chat"], {"OTELKIT_LATENCY_SLO_SECONDS": "9"}, "9"),
+        (["--service", "web"], {}, "None"),
+        (["--service", "plain"], {}, "None"),
+        ([], {}, "None"),
+    ],
+)
+def test_bounds_follow_the_objectives_of_the_spec(
+    arguments: list[str], environment: dict[str, str], shown: str, tmp_path: Path
+) -> None:
+    """Broken: an objective is written in otelkit.yaml, and the service's buckets can't show it; or the
+    program is made to load the spec itself."""
+    (tmp_path / "otelkit.yaml").write_text(SPEC)
+    result = otelkit_run(*arguments, "--", sys.executable, "-c", SHOW, cwd=tmp_path, **environment)
+    assert (result.stdout, result.stderr) == (f"{shown} False\n", "")
+
+
+def test_a_wrong_spec_does_not_keep_a_service_from_starting(tmp_path: Path) -> None:
+    """Broken: a typing mistake in a file that only makes buckets finer stops a service, or is not told."""
+    (tmp_path / "otelkit.yaml").write_text("servces: []\n")
+    result = otelkit_run("--", sys.executable, "-c", SHOW, cwd=tmp_path)
+    assert result.stdout == "None False\n" and "otelkit.yaml:1: servces: unknown key" in result.stderr
+    asked = otelkit_run("--spec", "otelkit.yaml", "--", sys.executable, "-c", SHOW, cwd=tmp_path)
+    assert asked.returncode == 2 and asked.stdout == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -166,3 +167,41 @@ def test_rules_are_written_without_numpy(tmp_path: Path) -> None:
     command = [sys.executable, "-c", script, "generate", "rules"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and (tmp_path / "rules" / "latency.rules.yaml").exists(), done.stderr
+
+
+def test_runbooks_are_written_beside_the_rules(tmp_path: Path) -> None:
+    """An alert that leads to a page which an installed package does not have leaves its reader alone."""
+    (tmp_path / "otelkit.yaml").write_text("services: [{name: web, preset: http, slos: [{errors: 1%}]}]\n")
+    assert otelkit("generate", "rules", cwd=tmp_path).returncode == 0
+    alerts = (tmp_path / "rules" / "alerts.rules.yaml").read_text()
+    pages = set(re.findall(r'runbook_url: "(.*)"', alerts))
+    assert pages and all((tmp_path / "rules" / page).read_text().startswith("# Otelkit") for page in pages)
+    assert otelkit("generate", "rules", "--check", cwd=tmp_path).returncode == 0
+    with (tmp_path / "otelkit.yaml").open("a") as spec:
+        spec.write("links: {runbooks: 'https://runbooks.example.org/'}\n")
+    assert otelkit("generate", "rules", "-o", "own", cwd=tmp_path).returncode == 0
+    assert (
+        "https://runbooks.example.org/error-budget-burn.md"
+        in (tmp_path / "own/alerts.rules.yaml").read_text()
+    )
+    assert not (tmp_path / "own" / "runbooks").exists()
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is killed half-way must not leave half a rule file, with which Prometheus does not start."""
+    from otelkit.cli import outputs
+
+    header = "# generated\n"
+    outputs.write(tmp_path, {"a.yaml": f"{header}old\n"}, header=header)
+
+    def killed(self: Path, target: Path) -> Path:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Path, "replace", killed)
+        outputs.write(tmp_path, {"a.yaml": f"{header}new\n"}, header=header)
+    assert (tmp_path / "a.yaml").read_text() == f"{header}old\n" and list(tmp_path.glob("[!.]*")) == [
+        tmp_path / "a.yaml"
+    ]
+    outputs.write(tmp_path, {"a.yaml": f"{header}new\n"}, header=header)
+    assert [path.read_text() for path in tmp_path.iterdir()] == [f"{header}new\n"]

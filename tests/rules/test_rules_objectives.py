@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -79,8 +80,8 @@ def test_every_alert_says_where_to_look() -> None:
         "OtelkitServiceAbsent",
     }
     for rule in alerts:
-        assert (ROOT / rule["annotations"]["runbook_url"]).is_file()
-        assert (ROOT / rule["annotations"]["runbook_url"]).read_text().startswith(f"# {rule['alert']}\n")
+        page = ROOT / "docs" / rule["annotations"]["runbook_url"]
+        assert page.read_text().startswith(f"# {rule['alert']}\n")
         assert rule["labels"]["severity"] in ("page", "ticket")
         assert "var-service={{ $labels.service" in rule["annotations"]["dashboard_url"]
 
@@ -131,6 +132,15 @@ def test_whole_bounds_match_as_prometheus_writes_them() -> None:
     """Prometheus 3 stores `le="1.0"` where 2 stored `le="1"`; matching one of them only would see no call."""
     spec = parse_spec("services: [{name: a, preset: http, slos: [{latency: 1s}]}]")
     assert r'le=~"1(\\.0)?"' in generate(spec)["slo.rules.yaml"]
+
+
+def test_bounds_of_a_million_and_more_match_too() -> None:
+    """Prometheus 3 stores 1,800,000 ms as `le="1.8e+06"`: an objective of 30m would count nothing."""
+    spec = parse_spec("services: [{name: a, preset: envoy, slos: [{latency: 30m}]}]")
+    (found,) = set(re.findall(r'le=~("18[^"]*")', generate(spec)["slo.rules.yaml"]))
+    pattern = re.compile(json.loads(found))
+    assert all(pattern.fullmatch(le) for le in ("1.8e+06", "1800000", "1800000.0"))
+    assert not pattern.fullmatch("18000000")
 
 
 def test_rules_that_can_not_keep_up_are_told() -> None:

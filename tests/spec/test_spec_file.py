@@ -141,3 +141,35 @@ def test_the_published_schema_is_that_of_the_code() -> None:
     """Editors check by the published file; after a change, write it anew with `otelkit generate schema`."""
     published = Path(__file__).parents[2] / "docs" / "otelkit.schema.json"
     assert published.read_text() == json_schema_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("services: &a [*a]", "an alias holds itself"),
+        ("? [1]\n: 2", ":1: can't be used: found unhashable key"),
+        ("services: !!python/object:os.system {}", ":1: can't be used: could not determine a constructor"),
+        ("windows: [9999999y]", "longer than Prometheus can count"),
+        ("services: [{name: a, latency: {histogram: h, buckets: [1, .inf]}}]", "finite"),
+        ("services: [{name: a, latency: h_bucket}]", "use h"),
+        ("services: [{name: a, selector: {}}]", "every service"),
+        ("services: [{name: a, selector: 'job=~\"(?!x)y\"'}]", "have no (?!"),
+        ("services: [{name: a, service_label: le}]", "can't tell services or calls apart"),
+        ("split_by: [service]", "recorded by 'service' already"),
+        ("alerts: [{errors_above: 1%, matching: 'le=\"1\"'}]", "would pick no call"),
+        ("slos: [{latency: 1.28, quantile: 0.9999999999999}]", "leaves no calls"),
+        ("services: [{name: a, preset: http, latency: {sharpened: [0.6]}}]", "does not write; state"),
+    ],
+)
+def test_what_would_give_rules_that_see_nothing_is_refused(text: str, said: str) -> None:
+    """Each of these once ended in a traceback, in rules that are refused, or in an alert on nothing."""
+    (line,) = problems(text)
+    assert said in line, line
+
+
+def test_advice_to_sharpen_is_given_where_it_helps() -> None:
+    """The variable does nothing for histograms of others, and one value must not undo another."""
+    (line,) = problems("services: [{name: a, latency: {sharpened: [3]}, slos: [{latency: 0.8}]}]")
+    assert "OTELKIT_LATENCY_SLO_SECONDS=0.8,3 in the service and latency: {sharpened: [0.8,3]} here" in line
+    (line,) = problems("services: [{name: a, preset: http, slos: [{latency: 0.8}]}]")
+    assert "OTELKIT" not in line and "buckets: [...]" in line
