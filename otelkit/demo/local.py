@@ -198,7 +198,8 @@ class _Stack:
             if self._stopped:
                 return
             self._start(running)
-        say("everything that is here runs; Ctrl-C or `otelkit stack down --local` ends it")
+        if not self._stopped:
+            say("everything that is here runs; Ctrl-C or `otelkit stack down --local` ends it")
 
     def keep(self) -> None:
         while not self._stopped:
