@@ -56,8 +56,8 @@ def open_page(host: str, port: int, registry: CollectorRegistry, *, multiprocess
     except OSError as error:
         notices.logger.warning(
             "otelkit can't serve /metrics on %s:%d (%s). The service goes on without the page; "
-            "set %s to a free port, or to 0 for any. If another worker of this service has it, set "
-            "PROMETHEUS_MULTIPROC_DIR to an empty directory before the start to have all of them on its page.",
+            "set %s to a free port, or to 0 for any. If another worker of this service has it: set "
+            "PROMETHEUS_MULTIPROC_DIR to an empty directory before the start to have all on one page.",
             host,
             port,
             error.strerror or error,
