@@ -13,6 +13,7 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
+from otelkit.emit.otlp.exporters import BufferedSpanExporter
 from otelkit.emit.promotion import Promotion
 
 
@@ -69,11 +70,19 @@ def hook_into(provider: trace.TracerProvider) -> ProviderHook | None:
 
 def only_batches(processors: tuple[Any, ...]) -> bool:
     """Whether a span may end a moment late without anybody noticing: the processors do nothing but keep it
-    for a later batch, and a flush or shutdown asks otelkit before them."""
+    for a later batch, and a flush or shutdown asks otelkit before them.
+
+    That holds for processors that otelkit has made itself. A program may flush its own past the provider, or
+    all of a provider's at once in several threads.
+    """
     return (
         len(processors) > 1
         and isinstance(processors[0], ProviderHook)
-        and all(type(processor) is BatchSpanProcessor for processor in processors[1:])
+        and all(
+            type(processor) is BatchSpanProcessor
+            and isinstance(processor.span_exporter, BufferedSpanExporter)
+            for processor in processors[1:]
+        )
     )
 
 

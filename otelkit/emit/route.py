@@ -25,6 +25,10 @@ BYTES_PER_SPAN: Final = 256
 """More than a token-step span takes without a long trace state; sizes pieces of a generation."""
 
 
+_ADAPTED: Final = frozenset({"on_start", "on_end", "_on_ending"})
+"""Methods that a program may replace on one processor, to label spans or to take something out of them."""
+
+
 class Route(Protocol):
     """Takes the selected steps of generations. All but ``settle`` is for the background thread alone."""
 
@@ -216,7 +220,10 @@ def exporters_of(processors: Sequence[object]) -> list[object] | None:
     """The exporters behind processors that do nothing but export; None when one of them does more."""
     exporters: list[object] = []
     for processor in processors:
-        if type(processor) not in (BatchSpanProcessor, SimpleSpanProcessor):
+        if (
+            type(processor) not in (BatchSpanProcessor, SimpleSpanProcessor)
+            or _ADAPTED & vars(processor).keys()
+        ):
             return None
         exporters.append(processor.span_exporter)  # type: ignore[attr-defined]
     return exporters

@@ -52,6 +52,38 @@ def test_a_processor_of_the_programs_own_sees_the_span_at_once() -> None:
         assert done.stdout.splitlines() == ["['text_completion tiny']"], done.stderr
 
 
+@pytest.mark.parametrize(
+    ("made", "end"),
+    [
+        ("TracerProvider()", "processor.force_flush()"),
+        ("TracerProvider()", "processor.shutdown()"),
+        ("TracerProvider(active_span_processor=ConcurrentMultiSpanProcessor())", "provider.shutdown()"),
+    ],
+)
+def test_a_program_that_flushes_its_own_processor_misses_no_span(made: str, end: str) -> None:
+    """Broken: a program that flushes its own processor past the provider, or a provider that shuts down all
+    processors at once, has no span for generations that have just ended."""
+    with HttpCollector() as collector:
+        done = run(
+            f"""
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.trace import ConcurrentMultiSpanProcessor, TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        trace.set_tracer_provider({made})
+        handle = otelkit.instrument()
+        processor = BatchSpanProcessor(OTLPSpanExporter())
+        trace.get_tracer_provider().add_span_processor(processor)
+        for _ in range(100):
+            {STREAM.replace(chr(10), chr(10) + "    ")}
+        {end}
+        os._exit(0)
+        """,
+            {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "OTEL_BSP_SCHEDULE_DELAY": "3600000"},
+        )
+        assert done.returncode == 0, done.stderr
+        assert [span.name for span in collector.spans()].count("text_completion tiny") == 100
+
+
 def test_a_full_queue_loses_no_span() -> None:
     """Broken: generations that find no room in the queue leave spans that never end."""
     with HttpCollector() as collector:

@@ -226,6 +226,28 @@ def test_a_processor_that_does_more_than_export_is_not_bypassed(
     assert len(collector.steps()) == 3
 
 
+@pytest.mark.parametrize("method", ["on_end", "export"])
+def test_a_method_replaced_on_one_processor_or_exporter_is_not_bypassed(
+    method: str, collector: HttpCollector, service: Service, use: UseProvider
+) -> None:
+    """Otherwise spans would reach the collector past a function that a program has put there to look at them,
+    as OpenLLMetry does."""
+    processor = otlp(collector)
+    adapted: Any = processor if method == "on_end" else processor.span_exporter
+    seen: list[Any] = []
+    original = getattr(adapted, method)
+
+    def replacement(spans: Any) -> Any:
+        seen.extend([spans] if method == "on_end" else spans)
+        return original(spans)
+
+    setattr(adapted, method, replacement)
+    provider = use(processor)
+    service.call(3)
+    assert provider.force_flush()
+    assert [span.name for span in seen].count("token_step") == len(collector.steps()) == 3
+
+
 def test_nothing_is_written_when_nothing_is_exported(service: Service, use: UseProvider) -> None:
     """Otherwise a service without an exporter would pay for spans that nobody gets."""
     provider = use()

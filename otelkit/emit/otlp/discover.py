@@ -49,9 +49,14 @@ def timeout_of(exporter: Any, default: float) -> float:
 
 
 def _is_exactly(exporter: object, module: str, name: str) -> bool:
-    """Whether it is the SDK's class itself: a subclass may filter or change what it exports."""
+    """Whether it is the SDK's class itself, as it is: a subclass, or a function put in the place of
+    ``export``, may filter or change what is exported."""
     loaded = sys.modules.get(module)
-    return loaded is not None and type(exporter) is getattr(loaded, name, None)
+    return (
+        loaded is not None
+        and type(exporter) is getattr(loaded, name, None)
+        and "export" not in vars(exporter)
+    )
 
 
 def _http_sender(exporter: Any) -> Sender | None:
