@@ -286,7 +286,7 @@ LABEL_SUBTITLE: Final = "subtitle"
 LABEL_KIND: Final = "kind"
 LABEL_TARGET: Final = "target"
 VERDICT_TOO_EARLY: Final = "too early"
-"""Stands for the verdict while there is too little data after a change; the others are the causal engine's."""
+"""Stands for the verdict while there is too little data after a change; all others are the engine's."""
 LABELS_OF_VERDICTS: Final = (
     LABEL_SERVICE,
     LABEL_PARAMETER,
@@ -361,7 +361,7 @@ def quantile_text(quantile: float) -> str:
 
 
 def recorded_split(label: str, window: str) -> str:
-    """Name of the recorded P99 by service and another label, whose name may hold what names of series can't."""
+    """Name of the recorded P99 by service and another label, whose name may hold what no series' name can."""
     plain = "".join(one if one.isascii() and one.isalnum() else "_" for one in label)
     return f"service_{plain}:p99_{RECORDED_LATENCY}:quantile_{window}"
 
