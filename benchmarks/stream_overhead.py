@@ -7,8 +7,9 @@ The client reads the same chat completions from a mocked transport, bare and ins
 one virtual environment. They take turns every 400 chunks, since the client alone needs fifty times more than
 what is looked for, and a busy machine is not equally fast for long. A turn's CPU time (``time.process_time``:
 all threads) reaches from the end of the process's turn before; after ten turns all that waits is delivered,
-and the CPU time of that counted too. All are kept on one processor. What is added per chunk is the median
-difference of two turns, and the median of a delivery spread over its chunks. The processes of all ways live
+and the CPU time of that counted too. All are kept on one processor. What is added per chunk is the difference
+of ten turns with their delivery, whole, as work may be put off from one turn to a later one; the result is
+the median of these. The processes of all ways live
 side by side and every round goes through all of them; after some rounds all are started anew, as two
 processes are never laid out alike.
 
@@ -148,11 +149,12 @@ class Costs:
     bare: list[float] = field(default_factory=list)
     """Of each turn of the bare client."""
     added: list[float] = field(default_factory=list)
-    """Of each turn of the instrumented client, beyond that of the bare one next to it."""
+    """Of the turns up to each delivery, and the delivery, of the instrumented client beyond the bare one."""
     delivery: list[float] = field(default_factory=list)
+    """Its part in that."""
 
     def total(self) -> float:
-        return statistics.median(self.added) + statistics.median(self.delivery)
+        return statistics.median(self.added)
 
 
 @dataclass
@@ -165,12 +167,14 @@ class Pair:
     def measure(self, chunks: int, costs: Costs) -> None:
         """Let the two take turns up to a delivery."""
         read = max(1, CHUNKS_IN_TURN // chunks) * chunks
+        added = 0
         for number in range(TURNS_TO_DELIVERY):
             children = (self.bare, self.instrumented)
             spent = {child: child.turn(chunks) for child in (children if number % 2 else children[::-1])}
             costs.bare.append(spent[self.bare] / read)
-            costs.added.append((spent[self.instrumented] - spent[self.bare]) / read)
+            added += spent[self.instrumented] - spent[self.bare]
         delivery = self.instrumented.deliver() - self.bare.deliver()
+        costs.added.append((added + delivery) / (read * TURNS_TO_DELIVERY))
         costs.delivery.append(delivery / (read * TURNS_TO_DELIVERY))
 
 
@@ -249,7 +253,7 @@ def compare(peers: Sequence[str], restarts: int, rounds: int, lengths: list[int]
 
 
 def _row(found: dict[int, Costs]) -> dict[str, Any]:
-    """Medians, in CPU ns per chunk; the quartiles tell how far single turns are apart."""
+    """Medians, in CPU ns per chunk; the quartiles tell how far measurements are apart."""
     row: dict[str, Any] = {}
     for chunks, costs in found.items():
         quartiles = statistics.quantiles(costs.added, n=4)
@@ -257,8 +261,8 @@ def _row(found: dict[int, Costs]) -> dict[str, Any]:
             "bare_ns": round(statistics.median(costs.bare)),
             "added_per_chunk_ns": round(costs.total()),
             "of_this_delivery_ns": round(statistics.median(costs.delivery)),
-            "quartiles_of_turns_ns": [round(quartiles[0]), round(quartiles[-1])],
-            "turns": len(costs.added),
+            "quartiles_ns": [round(quartiles[0]), round(quartiles[-1])],
+            "deliveries": len(costs.added),
         }
     short, long = min(found), max(found)
     if short < long:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter as Tally
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
@@ -33,7 +36,8 @@ class _Series:
     """The series of one call site, looked up once: ``labels()`` costs more than the update itself."""
 
     started: Counter
-    in_flight: Gauge
+    in_flight: Gauge | None
+    """In prometheus multiprocess mode, where a gauge can't ask at a scrape."""
     first_chunk: BulkHistogram
     per_chunk: BulkHistogram
     input_tokens: BulkHistogram
@@ -51,6 +55,7 @@ class GenerationMetrics:
         label_sets: combinations of service, operation, provider and model kept apart; the model of any beyond
             them is ``_OTHER``.
         exemplars: False in prometheus multiprocess mode, which can't keep them.
+        uncounted: how many calls have ended that ``ended`` and ``lost`` are still to be told of.
     """
 
     def __init__(
@@ -61,8 +66,12 @@ class GenerationMetrics:
         label_sets: int = 200,
         exemplars: bool = True,
         multiprocess: bool = False,
+        uncounted: Callable[[], int] = lambda: 0,
     ) -> None:
         self._registry = registry
+        self._uncounted = uncounted
+        self._not_in_flight: Tally[str] = Tally()
+        """Calls begun that have ended, and those of the process that this one was forked from; by service."""
         self._label_sets = label_sets
         self._exemplars = exemplars
         self._multiprocess = multiprocess
@@ -138,11 +147,12 @@ class GenerationMetrics:
         )
 
     def started(self, call_site: CallSite) -> None:
-        """Count a call that begins. In the request's path: about two microseconds, no lock held across
+        """Count a call that begins. In the request's path: about a microsecond, no lock held across
         anything."""
         series = self._series.get(call_site) or self._resolve(call_site)
         series.started.inc()
-        series.in_flight.inc()
+        if series.in_flight is not None:
+            series.in_flight.inc()
 
     def ended(self, generation: Generation, *, traced: bool) -> None:
         """Count a call that has ended: every histogram once, whatever the number of its token steps.
@@ -151,7 +161,7 @@ class GenerationMetrics:
             traced: whether its span is exported, so that exemplars may point to it.
         """
         series = self._series.get(generation.call_site) or self._resolve(generation.call_site)
-        series.in_flight.dec()
+        self._landed(generation.call_site.service)
         exemplar = self._exemplar(generation) if traced and self._exemplars else None
         duration = max(0, generation.end_ns - generation.start_ns)
         self._duration_of(series, generation).add((duration,), NANOSECONDS, exemplar)
@@ -169,7 +179,27 @@ class GenerationMetrics:
 
     def lost(self, service: str) -> None:
         """A call has ended of which nothing else is known: it is no longer in flight."""
-        self._in_flight.labels(service).dec()
+        self._landed(service)
+
+    def _landed(self, service: str) -> None:
+        if self._multiprocess:
+            self._in_flight.labels(service).dec()
+        else:
+            self._not_in_flight[service] += 1
+
+    def _begun(self) -> Tally[str]:
+        """Calls begun, by service."""
+        begun: Tally[str] = Tally()
+        for metric in self._started.collect():
+            for sample in metric.samples:
+                if sample.name.endswith("_total"):
+                    begun[sample.labels[semconv.LABEL_SERVICE]] += int(sample.value)
+        return begun
+
+    def _count_in_flight(self, service: str) -> int:
+        """At a scrape: whatever the background thread has still to do."""
+        over = self._not_in_flight[service] + self._uncounted()
+        return max(0, self._begun()[service] - over)
 
     def changed(self, change: ParameterChange) -> bool:
         """Count and date a change, once however often it is reported.
@@ -218,7 +248,7 @@ class GenerationMetrics:
         """In the child: the calls in flight are the parent's. Files shared between processes start anew by
         themselves."""
         if not self._multiprocess:
-            self._in_flight.clear()
+            self._not_in_flight = self._begun()
         self._series.clear()
         self._outputs.after_fork()
 
@@ -263,9 +293,13 @@ class GenerationMetrics:
         labels = self._labels(site)
         if len(self._series) >= MAX_CACHED_CALL_SITES:
             self._series.clear()
+        in_flight: Gauge | None = self._in_flight.labels(site.service)
+        if in_flight is not None and not self._multiprocess:
+            in_flight.set_function(partial(self._count_in_flight, site.service))
+            in_flight = None
         series = self._series[site] = _Series(
             started=self._started.labels(*labels),
-            in_flight=self._in_flight.labels(site.service),
+            in_flight=in_flight,
             first_chunk=self._first_chunk.labels(*labels),
             per_chunk=self._per_chunk.labels(*labels),
             input_tokens=self._tokens.labels(*labels, "input"),

@@ -26,6 +26,7 @@ from otelkit.emit.multiprocess import FileMirror
 from otelkit.emit.page import MetricsPage, open_page
 from otelkit.emit.pipeline import Pipeline
 from otelkit.emit.providers import own_providers
+from otelkit.emit.scrape import WorkBeforeScrape
 from otelkit.emit.selection import StepSelection
 from otelkit.emit.self_metrics import SelfMetrics
 from otelkit.emit.settings import Settings
@@ -51,6 +52,7 @@ class Instrumentation:
     _inputs: InputMetrics
     _settled: SettledMetrics
     _mirror: FileMirror | None
+    _before_scrape: WorkBeforeScrape | None
     _patches: Patches = field(default_factory=Patches)
 
     @property
@@ -79,6 +81,8 @@ class Instrumentation:
         self._settled.unregister()
         if self._mirror is not None:
             self._mirror.unregister()
+        if self._before_scrape is not None:
+            self._before_scrape.unregister()
 
     def leave_files(self) -> None:
         """At the end of a process in multiprocess mode: what it is using now is no longer true once it has
@@ -191,6 +195,7 @@ def _set_up(registry: CollectorRegistry, defer_providers: bool) -> Instrumentati
         )
     service = _service_name()
     sink: QueueSink
+    before_scrape = None if multiprocess else WorkBeforeScrape(registry, lambda wait: sink.work_off(wait))
     own = SelfMetrics(service, registry, pending=None if multiprocess else lambda: sink.pending())
     metrics = GenerationMetrics(
         registry,
@@ -198,6 +203,7 @@ def _set_up(registry: CollectorRegistry, defer_providers: bool) -> Instrumentati
         label_sets=chosen.label_sets,
         exemplars=not multiprocess,
         multiprocess=multiprocess,
+        uncounted=lambda: sink.uncounted(),
     )
     own_providers.configure(chosen, own)
     attachment = Attachment(chosen, own, lambda timeout: sink.flush(timeout), _end_before_others)
@@ -233,7 +239,7 @@ def _set_up(registry: CollectorRegistry, defer_providers: bool) -> Instrumentati
         page = open_page(chosen.metrics_host, chosen.metrics_port, registry, multiprocess=multiprocess)
         if page is not None:
             chosen = replace(chosen, metrics_port=page.port)
-    return Instrumentation(service, sink, chosen, page, metrics, own, inputs, settled, mirror)
+    return Instrumentation(service, sink, chosen, page, metrics, own, inputs, settled, mirror, before_scrape)
 
 
 def _service_name() -> str:

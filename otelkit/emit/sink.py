@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
+import sys
 import threading
 import time
 import weakref
@@ -18,20 +20,27 @@ from otelkit.model import CallSite, Generation, ParameterChange
 from otelkit.record import guard
 
 FORK_WAIT_SECONDS: Final = 1.0
-REST_SECONDS: Final = 0.05
-"""Pause after a round of work. Under load one wake-up then serves all generations that ended meanwhile;
-waking for each would cost more than the work on a short one."""
+REST_SECONDS: Final = 0.5
+"""How long finished generations wait for others, so that one run of the thread serves them all: run for each
+of them alone, it costs up to six times as much, since nothing it needs is in the processor's caches."""
+MANY: Final = 32
+"""Generations that are not let wait for more."""
+PAUSE_SECONDS: Final = 0.05
+"""At least, before spans are shipped for their age alone: where that fails it is not tried without pause."""
+_NEVER: Final = sys.maxsize
 
 
 @dataclass(slots=True)
 class _Flush:
-    """Asks the thread to ship what waits; ``stop`` ends it."""
+    """Asks the thread to work off what waits; ``ship`` to deliver it besides, ``stop`` to end then."""
 
+    ship: bool = True
     stop: bool = False
     done: threading.Event = field(default_factory=threading.Event)
 
 
-_Item = Callable[[], Generation] | ParameterChange | _Flush
+_Build = Callable[[], Generation]
+_Item = _Build | ParameterChange | _Flush
 
 
 class QueueSink:
@@ -41,6 +50,8 @@ class QueueSink:
     takes no lock that Python code could hold. Thread and queue are made at the first use, so that a server
     which forks after loading has none, and so that gevent, patched in by then, gets its own kind.
 
+    What is handed in is worked on within ``REST_SECONDS``, sooner where many wait or somebody flushes.
+
     Args:
         pipeline: does the work.
         capacity: finished generations that may wait; beyond it they are lost, and counted.
@@ -49,18 +60,24 @@ class QueueSink:
     def __init__(self, pipeline: Pipeline, capacity: int) -> None:
         self._pipeline = pipeline
         self._capacity = capacity
+        self._many = max(1, min(MANY, capacity // 2))
         self._lost: deque[None] = deque()
         self._closed = False
         self._new()
         _sinks.add(self)
 
     def _new(self) -> None:
-        self._queue: queue.SimpleQueue[_Item] | None = None
+        self._waiting: deque[_Build] = deque()
+        self._requests: deque[ParameterChange | _Flush] = deque()
+        self._bell: queue.SimpleQueue[None] | None = None
+        """What the thread waits at: unlike an event or a condition, it can be rung by a finaliser."""
+        self._rings_at = _NEVER
+        """Number of waiting generations at which the thread is to be woken. Whoever wakes it sets this to
+        never before, and the thread sets it anew before it looks whether anything waits: so none is missed.
+        """
         self._thread: threading.Thread | None = None
         self._starting = threading.RLock()
         """Reentrant, for a finaliser that runs while the thread is started and ends a generation itself."""
-        self._hurry = threading.Event()
-        """Set while somebody waits for a flush."""
         self._working = threading.Lock()
         """Held while an item is worked on, so that a fork finds no lock of the metrics taken by the thread.
         """
@@ -72,29 +89,48 @@ class QueueSink:
             guard.fault("count a call that begins")
 
     def generation(self, build: Callable[[], Generation]) -> None:
-        waiting = self._queue if self._queue is not None else self._start()
-        if waiting.qsize() >= self._capacity or self._closed:
+        bell = self._bell if self._bell is not None else self._start()
+        waiting = self._waiting
+        if len(waiting) >= self._capacity or self._closed:
             self._lost.append(None)
-        else:
-            waiting.put(build)
+            return
+        waiting.append(build)
+        if len(waiting) >= self._rings_at:
+            self._rings_at = _NEVER
+            bell.put(None)
 
     def change(self, change: ParameterChange) -> None:
         if threading.current_thread() is self._thread:
             # Found while a generation was built; queued, it would come after a flush that already waits.
             self._pipeline.change(change)
         elif not self._closed:
-            (self._queue if self._queue is not None else self._start()).put(change)
+            bell = self._bell if self._bell is not None else self._start()
+            self._requests.append(change)
+            bell.put(None)
 
     def ends_late(self) -> bool:
         """Whether a generation's span may be ended where its record is built: nobody sees it before a batch
         is exported, and what is handed in now will surely be worked on."""
-        waiting = self._queue
-        room = not self._closed and (waiting is None or 2 * waiting.qsize() < self._capacity)
+        room = not self._closed and 2 * len(self._waiting) < self._capacity
         return room and self._pipeline.shows_spans_late()
 
     def pending(self) -> int:
-        """Items that wait for the thread."""
-        return self._queue.qsize() if self._queue is not None else 0
+        """Finished generations that wait for the thread."""
+        return len(self._waiting)
+
+    def uncounted(self) -> int:
+        """Generations that have ended and that the pipeline has not been told of."""
+        return len(self._waiting) + len(self._lost)
+
+    def work_off(self, timeout: float) -> bool:
+        """Have all that was handed in before worked on, without delivering it.
+
+        Returns:
+            False when that takes longer than ``timeout`` seconds.
+        """
+        if self._closed or not self.uncounted() or threading.current_thread() is self._thread:
+            return True
+        return self._ask(_Flush(ship=False), timeout)
 
     def flush(self, timeout: float) -> bool:
         """Work off all that was handed in before, and deliver it.
@@ -120,55 +156,78 @@ class QueueSink:
         _sinks.discard(self)
 
     def _ask(self, request: _Flush, timeout: float) -> bool:
-        if self._queue is None or self._thread is None:
+        if self._bell is None or self._thread is None:
             return True
-        self._hurry.set()
-        self._queue.put(request)
+        self._requests.append(request)
+        self._bell.put(None)
         return request.done.wait(timeout)
 
-    def _start(self) -> queue.SimpleQueue[_Item]:
+    def _start(self) -> queue.SimpleQueue[None]:
         with self._starting:
-            if self._queue is None:
-                waiting: queue.SimpleQueue[_Item] = queue.SimpleQueue()
-                self._thread = threading.Thread(
-                    target=self._run, args=(waiting,), name="otelkit", daemon=True
-                )
-                self._queue = waiting
+            if self._bell is None:
+                bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+                self._thread = threading.Thread(target=self._run, args=(bell,), name="otelkit", daemon=True)
+                self._bell = bell
                 self._thread.start()
-            return self._queue
+            return self._bell
 
-    def _run(self, waiting: queue.SimpleQueue[_Item]) -> None:
+    def _run(self, bell: queue.SimpleQueue[None]) -> None:
         # Nothing of a generation is held on to here, while the thread waits for the next.
-        while self._round(waiting):
-            self._hurry.wait(REST_SECONDS)
+        busy = False
+        while True:
+            if not busy:
+                due = self._pipeline.due_in()
+                self._wait(bell, rings_at=1, timeout=None if due is None else max(due, PAUSE_SECONDS))
+            if not self._requests and (busy or self._waiting):
+                self._wait(bell, rings_at=self._many, timeout=REST_SECONDS)
+            worked = self._round(bell)
+            if worked is None:
+                return
+            # Where one alone came the next may be far off; else its coming needn't wake anybody.
+            busy = worked > 1
 
-    def _round(self, waiting: queue.SimpleQueue[_Item]) -> bool:
-        """Wait for an item or for spans to be due, and work off all there is; False when asked to stop."""
-        try:
-            item: _Item | None = waiting.get(timeout=self._pipeline.due_in())
-        except queue.Empty:
-            item = None
-        while item is not None:
-            self._guarded(item)
-            if isinstance(item, _Flush):
-                self._hurry.clear()
-                item.done.set()
-                if item.stop:
-                    return False
+    def _wait(self, bell: queue.SimpleQueue[None], *, rings_at: int, timeout: float | None) -> None:
+        """Wait until so many generations wait, or a request, or for ``timeout`` seconds."""
+        self._rings_at = rings_at
+        if len(self._waiting) < rings_at and not self._requests:
+            with contextlib.suppress(queue.Empty):
+                bell.get(timeout=timeout)
+        self._rings_at = _NEVER
+
+    def _round(self, bell: queue.SimpleQueue[None]) -> int | None:
+        """Work off all there is.
+
+        Returns:
+            How many generations that were; None when asked to stop.
+        """
+        worked = 0
+        with contextlib.suppress(queue.Empty):
+            while True:
+                bell.get_nowait()
+        while self._waiting or self._requests:
+            # Taken first: all that was handed in before it is then among those that wait.
+            request = self._requests.popleft() if self._requests else None
+            count = len(self._waiting)
+            for _ in range(count):
+                self._guarded(self._waiting.popleft())
+            worked += count
+            if request is None:
+                continue
             try:
-                item = waiting.get_nowait()
-            except queue.Empty:
-                item = None
+                self._guarded(request)
+            finally:
+                if isinstance(request, _Flush):
+                    request.done.set()
+            if isinstance(request, _Flush) and request.stop:
+                return None
         self._guarded(None)
-        return True
+        return worked
 
     def _guarded(self, item: _Item | None) -> None:
         try:
             with self._working:
                 self._work(item)
         except Exception:
-            if isinstance(item, _Flush):
-                item.done.set()
             guard.fault("work on a finished generation")
 
     def _work(self, item: _Item | None) -> None:
@@ -178,7 +237,8 @@ class QueueSink:
             pipeline.change(item)
         elif isinstance(item, _Flush):
             self._end_round()
-            pipeline.ship()
+            if item.ship:
+                pipeline.ship()
         elif item is None:
             self._end_round()
         else:

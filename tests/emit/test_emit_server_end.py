@@ -61,6 +61,8 @@ def served(endpoint: str) -> Iterator[subprocess.Popen[str]]:
     )
     try:
         for _ in range(600):
+            if process.poll() is not None:
+                pytest.fail(f"the service ended with status {process.returncode}: {process.communicate()[1]}")
             try:
                 with urllib.request.urlopen(f"http://127.0.0.1:{port}", timeout=30) as answer:
                     assert answer.read() == b"done"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,8 +14,9 @@ import pytest
 from emit_collector import until
 from emit_generations import SITE, generation
 
+from otelkit.emit import sink as sink_module
 from otelkit.emit.pipeline import Pipeline
-from otelkit.emit.sink import QueueSink
+from otelkit.emit.sink import MANY, QueueSink
 from otelkit.model import CallSite, Generation, ParameterChange
 
 
@@ -111,6 +113,59 @@ def test_the_queue_is_bounded_and_never_blocks(sink: QueueSink, recorder: Record
     assert sink.flush(10)
     assert recorder.lost_by["queue_full"] > 0
     assert len(recorder.generations) + recorder.lost_by["queue_full"] == 1000
+
+
+def test_generations_are_worked_on_together(sink: QueueSink, recorder: Recorder) -> None:
+    """Otherwise each wakes the thread, which costs several times more than to work on it beside others."""
+    rounds: list[int] = []
+    recorder.account = lambda: rounds.append(len(recorder.generations))  # type: ignore[method-assign]
+    for _ in range(MANY // 4):
+        sink.generation(generation)
+    until(lambda: len(recorder.generations) == MANY // 4)
+    until(lambda: len(rounds) > 0)
+    assert len(rounds) <= 3  # one, on a machine that does not keep this thread from running for half a second
+
+
+def test_a_lone_generation_is_worked_on_without_being_asked_for(sink: QueueSink, recorder: Recorder) -> None:
+    """Otherwise the calls of a quiet service would be seen with the next one only."""
+    for number in range(1, 4):
+        sink.generation(generation)
+        until(lambda expected=number: len(recorder.generations) == expected)  # type: ignore[misc]
+
+
+def test_many_do_not_wait(sink: QueueSink, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise finished generations would fill the memory of a busy service, or be lost."""
+    monkeypatch.setattr(sink_module, "REST_SECONDS", 3600)
+    for _ in range(MANY):
+        sink.generation(generation)
+    until(lambda: len(recorder.generations) == MANY)
+    sink.generation(generation)
+    assert sink.pending() == 1
+    assert sink.work_off(30)
+    assert len(recorder.generations) == MANY + 1
+    assert recorder.shipped == 0
+
+
+def test_no_generation_is_forgotten_whatever_the_timing(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise one handed in while the thread falls asleep would wait for the next, which may never come."""
+    monkeypatch.setattr(sink_module, "REST_SECONDS", 0.0001)
+    sink = QueueSink(as_pipeline(recorder), capacity=10_000)
+
+    def hand_in(seed: int) -> None:
+        pauses = random.Random(seed)
+        for _ in range(300):
+            sink.generation(generation)
+            time.sleep(pauses.random() / 2_000)
+
+    threads = [threading.Thread(target=hand_in, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    until(lambda: len(recorder.generations) == 1_200)
+    sink.shutdown(5)
 
 
 def test_batches_are_shipped_when_due(sink: QueueSink, recorder: Recorder) -> None:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from otelkit.record.bytestream import is_watchable, parse_json, recording_of, watch_bytes
 from otelkit.record.guard import fault
@@ -134,10 +135,18 @@ def _definer(client: type, name: str) -> type:
     return next(base for base in client.__mro__ if name in vars(base))
 
 
+_servers: Final[WeakKeyDictionary[Any, tuple[Any, tuple[str, int | None]]]] = WeakKeyDictionary()
+"""By client: its URL, and what that says, which would cost each request some microseconds to find anew."""
+
+
 def _server(client: Any) -> tuple[str, int | None]:
     url = getattr(client, "base_url", None)
-    host = getattr(url, "host", "") or ""
-    return host, getattr(url, "port", None) or {"https": 443, "http": 80}.get(getattr(url, "scheme", ""))
+    known = _servers.get(client)
+    if known is None or known[0] is not url:
+        host = getattr(url, "host", "") or ""
+        port = getattr(url, "port", None) or {"https": 443, "http": 80}.get(getattr(url, "scheme", ""))
+        known = _servers[client] = url, (host, port)
+    return known[1]
 
 
 def _watch_new_stream(original: Any) -> Any:
