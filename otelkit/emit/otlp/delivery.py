@@ -3,6 +3,7 @@ counted."""
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 import time
@@ -101,9 +102,16 @@ class Delivery:
             self._buffer.append(_Request(body, items))
             self._bytes += len(body)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="otelkit-export", daemon=True)
-                self._thread.start()
+                self._start()
             self._changed.notify_all()
+
+    def _start(self) -> None:
+        """Start the thread, if that can be: Python 3.12 allows none once a program has come to its end, which
+        is when a short one has its first spans to send. ``flush`` and ``join`` then do its work."""
+        thread = threading.Thread(target=self._run, name="otelkit-export", daemon=True)
+        with contextlib.suppress(RuntimeError):
+            thread.start()
+            self._thread = thread
 
     def flush(self, timeout: float) -> bool:
         """Wait until all that was put is delivered or dropped.
@@ -111,6 +119,8 @@ class Delivery:
         Returns:
             False when that takes longer than ``timeout`` seconds; the rest stays in the buffer.
         """
+        if self._thread is None:
+            self._deliver_here(time.monotonic() + timeout)
         with self._changed:
             return self._changed.wait_for(lambda: not self._buffer and not self._busy, timeout)
 
@@ -124,7 +134,9 @@ class Delivery:
     def join(self) -> None:
         """After ``close``: wait for the thread's end; what it could not deliver is dropped and counted."""
         thread, give_up_at = self._thread, self._give_up_at
-        if thread is not None and give_up_at is not None:
+        if thread is None:
+            self._deliver_here(give_up_at)
+        elif give_up_at is not None:
             thread.join(max(0.0, give_up_at - time.monotonic()) + JOIN_GRACE)
         with self._changed:
             self._drop_buffer()
@@ -146,6 +158,17 @@ class Delivery:
         context.attach(context.set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
         while self._deliver_next():
             pass  # nothing of a request is held on to while the thread waits for the next
+
+    def _deliver_here(self, give_up_at: float | None) -> None:
+        """Deliver in the calling thread, as there is no other; what is not delivered by then is dropped."""
+        token = context.attach(context.set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
+        before, self._give_up_at = self._give_up_at, give_up_at
+        try:
+            while self._buffer and self._deliver_next():
+                pass
+        finally:
+            self._give_up_at = before
+            context.detach(token)
 
     def _deliver_next(self) -> bool:
         request = self._next()
