@@ -225,7 +225,7 @@ class Recording:
         """
         if not self._deliverable:
             return
-        self._outcome = Outcome.ENDED_EARLY
+        self._conclude(Outcome.ENDED_EARLY)
         self._end_span()
         paused.add(self)
 
@@ -235,11 +235,7 @@ class Recording:
             self._deliverable.pop()
         except IndexError:
             return
-        if self._facts.error_type and outcome is not Outcome.ERROR:
-            outcome, self._error_type = Outcome.ERROR, self._facts.error_type
-        elif self._facts.aborted and outcome is Outcome.COMPLETED:
-            outcome = Outcome.CANCELLED
-        self._outcome = outcome
+        self._conclude(outcome)
         self.runtime.open.discard(self)
         if self._process != self.runtime.process:
             return  # a copy in a forked child; the parent reports it
@@ -252,6 +248,14 @@ class Recording:
         except Exception:
             self._end_span()
             fault("hand over a generation")
+
+    def _conclude(self, outcome: Outcome) -> None:
+        """Note the outcome, unless the answer itself has told of another."""
+        if self._facts.error_type and outcome is not Outcome.ERROR:
+            outcome, self._error_type = Outcome.ERROR, self._facts.error_type
+        elif self._facts.aborted and outcome is Outcome.COMPLETED:
+            outcome = Outcome.CANCELLED
+        self._outcome = outcome
 
     def _close_joined(self) -> None:
         """Another instrumentation ends its span: what is known by now is all that it will tell."""

@@ -323,7 +323,7 @@ def test_a_collector_that_is_down_delays_no_end_where_no_thread_can_be_started(
     http: HttpCollector, tally: Tally, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise such a program would end only after two minutes of retries."""
-    http.answer = lambda _: Answer(503)
+    http.stop()
     delivery = http_delivery(http, tally)
     monkeypatch.setattr(Delivery, "_start", lambda self: None)
     for _ in range(3):
@@ -332,6 +332,7 @@ def test_a_collector_that_is_down_delays_no_end_where_no_thread_can_be_started(
     shut_down([delivery], 0.5)
     assert time.monotonic() - start < 5.0
     assert tally.balanced()
+    assert tally.numbers["delivered"] == 0
 
 
 def test_what_comes_after_the_shutdown_is_counted(http: HttpCollector, tally: Tally) -> None:

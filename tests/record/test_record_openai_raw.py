@@ -116,6 +116,39 @@ def test_streaming_response_of_a_plain_call(wire: Wire, client: OpenAI, recorded
     check(recorded, Outcome.COMPLETED, 0)
 
 
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [({"message": "m", "code": "full"}, "full"), ({"type": "server_error"}, "server_error"), ("no", "error")],
+)
+@pytest.mark.parametrize("how", ["lines", "lines until then", "answer"])
+def test_an_error_under_status_200(
+    how: str, error: Any, kind: str, wire: Wire, client: OpenAI, recorded: Recorded
+) -> None:
+    """Broken: an error that the client leaves to the program, among raw lines or in place of an answer, is
+    exported as OK."""
+
+    def fail(exchange: Exchange) -> None:
+        if how == "answer":
+            exchange.json({"error": error})
+            return
+        exchange.begin_events()
+        exchange.event(openai_wire.chunk("one"))
+        exchange.event({"error": error})
+        exchange.done()
+
+    wire.answer = fail
+    chat = client.chat.completions
+    if how == "answer":
+        assert chat.create(model="m", messages=MESSAGES).choices is None
+    else:
+        with chat.with_streaming_response.create(model="m", messages=MESSAGES, stream=True) as response:
+            lines = response.iter_lines()
+            assert any('"error"' in line for line in (lines if how == "lines until then" else list(lines)))
+    check(recorded, Outcome.ERROR, int(how != "answer"))
+    assert recorded.generations[0].error_type == kind
+    assert not recorded.spans[0].status.is_ok
+
+
 def test_reset_while_reading_lines(wire: Wire, client: OpenAI, recorded: Recorded) -> None:
     """Broken: a raw stream that breaks off is exported as OK."""
 

@@ -35,11 +35,21 @@ def _note_response(response: Any, facts: ResponseFacts) -> None:
     usage = getattr(response, "usage", None)
     if usage is not None:
         facts.usage(getattr(usage, "prompt_tokens", None), getattr(usage, "completion_tokens", None))
-    timings = given(response).get("timings")
+    extra = given(response)
+    if extra.get("error"):
+        facts.error_type = _error_type(extra["error"])
+    timings = extra.get("timings")
     if isinstance(timings, Mapping):  # llama.cpp's server
         for name, phase in _PHASES.items():
             if isinstance(timings.get(name), int | float):
                 facts.phase_seconds[phase] = timings[name] / 1e3
+
+
+def _error_type(error: Any) -> str:
+    """What went wrong, where a server says so under status 200: in the middle of a stream whose lines the
+    program reads itself, or in place of an answer."""
+    parts = given(error)
+    return str(parts.get("code") or parts.get("type") or "error")
 
 
 class _ChoicesReader:
