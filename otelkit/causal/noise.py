@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from scipy import linalg
+from scipy.linalg import lapack
 
 from otelkit.query.panel import FloatArray
 
@@ -45,7 +45,11 @@ class Factored:
 
     weights: FloatArray
     """Inverse variance of each cell's own part, shape (N,); zero where the cell is unknown."""
+    bands: FloatArray
+    """Precision of the two fading parts given the data, fast and slow by turns, as upper bands, shape
+    (3, 2N)."""
     cholesky: FloatArray
+    """Its upper triangular factor, in the same form."""
     log_determinant: float
     """Of the covariance of the known cells."""
 
@@ -53,7 +57,7 @@ class Factored:
         """The inverse covariance times ``columns``, shape (N, M)."""
         weighted = self.weights[:, None] * columns
         both = np.repeat(weighted, 2, axis=0)
-        smooth = linalg.cho_solve_banded((self.cholesky, False), both, check_finite=False, overwrite_b=True)
+        smooth, _ = lapack.dpbtrs(self.cholesky, both)
         result: FloatArray = weighted - self.weights[:, None] * (smooth[0::2] + smooth[1::2])
         return result
 
@@ -72,10 +76,12 @@ def factor(noise: Noise, weights: FloatArray, cell_seconds: float) -> Factored:
         bands[0, 2 + place :: 2] = -keep / fresh
         log_prior += n * np.log(strength) + (n - 1) * np.log(1 - keep**2)
     bands[1, 1::2] = weights
-    cholesky = linalg.cholesky_banded(bands, check_finite=False)
+    cholesky, failed = lapack.dpbtrf(bands)
+    if failed:
+        raise np.linalg.LinAlgError(f"the precision is not positive definite from row {failed} on")
     known = weights > 0
     log_determinant = float(2 * np.log(cholesky[2]).sum() + log_prior - np.log(weights[known]).sum())
-    return Factored(weights, cholesky, log_determinant)
+    return Factored(weights, bands, cholesky, log_determinant)
 
 
 def choose(

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from otelkit.causal import heaviside
 from otelkit.causal import noise as noise_module
 from otelkit.causal.design import Regressors, joined
 from otelkit.causal.noise import Noise
@@ -23,6 +24,7 @@ LATER_DEVIATION: Final = 0.3
 LEAST_DEVIATION: Final = 0.02
 """Deviation of a usual cell (log latency) below which no series is believed to be that quiet for long."""
 STAIRS: Final = 6
+ROWS: Final = 16
 KNOWN_DEVIATION: Final = 2.0
 """Size that an accepted step is believed to have at most; wide, so that the data decide."""
 
@@ -95,12 +97,13 @@ def build(
     normal = np.linalg.inv(columns.T @ solved_columns + np.diag(ridge))
     coefficients = normal @ (solved_columns.T @ data)
     adjusted = data - columns @ coefficients
-    # The inner products of Heaviside columns are the sums over the lower right of the inverse covariance.
-    inverse = factored.solve(np.eye(n))
-    heaviside = np.cumsum(np.cumsum(inverse[::-1, ::-1], axis=0), axis=1)[::-1, ::-1]
+    products = heaviside.products(factored)
     solved = factored.solve(adjusted[:, None])[:, 0]
     cross = np.cumsum(solved_columns[::-1], axis=0)[::-1]
-    products = heaviside - cross @ normal @ cross.T
+    taken_off = cross @ normal
+    # By rows: a product of this size in one piece would wake the threads of BLAS, which cost more than it.
+    for first in range(0, n, ROWS):
+        products[first : first + ROWS] -= taken_off[first : first + ROWS] @ cross.T
     response = np.cumsum(solved[::-1])[::-1] - cross @ (normal @ (columns.T @ solved))
     return StepTable(
         products=products / variance,
