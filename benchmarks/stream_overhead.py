@@ -5,11 +5,11 @@
 
 The client reads the same chat completions from a mocked transport, bare and instrumented, in two processes of
 one virtual environment. They take turns every 400 chunks, since the client alone needs fifty times more than
-what is looked for, and a busy machine is not equally fast for long. A turn's CPU time (``time.process_time``:
-all threads) reaches from the end of the process's turn before; after ten turns all that waits is delivered,
-and the CPU time of that counted too. All are kept on one processor. What is added per chunk is the difference
-of ten turns with their delivery, whole, as work may be put off from one turn to a later one; the result is
-the median of these. The processes of all ways live
+what is looked for, and a busy machine is not equally fast for long; after ten turns all that waits is
+delivered. All are kept on one processor. What is added per chunk has two parts: the median difference of two
+turns in CPU time of the thread that reads, and the CPU time of all other threads (the bare client has none)
+with that of the delivery, which is summed over ten turns, as it may be put off from one to a later one; of
+that the median again. The processes of all ways live
 side by side and every round goes through all of them; after some rounds all are started anew, as two
 processes are never laid out alike.
 
@@ -96,14 +96,15 @@ class Child:
         self.openai = self._answer()
         """Version of the client."""
 
-    def turn(self, chunks: int) -> int:
-        """Have ``CHUNKS_IN_TURN`` chunks read, in streams of ``chunks``; CPU ns.
+    def turn(self, chunks: int) -> tuple[int, int]:
+        """Have ``CHUNKS_IN_TURN`` chunks read, in streams of ``chunks``; CPU ns of the thread that reads, and
+        of all others.
 
         Raises:
             Unusable: the process ended.
         """
         streams = max(1, CHUNKS_IN_TURN // chunks)
-        spent = int(self._ask(streams, chunks))
+        spent = self._ask(streams, chunks)
         self._generations += streams
         self._tokens += streams * (chunks - 2)
         return spent
@@ -115,7 +116,7 @@ class Child:
             Unusable: the process ended, or spans are missing.
         """
         before = self._collector.totals()
-        spent = int(self._ask(0, 0))
+        spent = sum(self._ask(0, 0))
         arrived = self._collector.totals() - before
         generations = 0 if self._way == "bare" else self._generations
         tokens = self._tokens if self._way == "otelkit" else 0
@@ -129,10 +130,11 @@ class Child:
         self._process.stdin.close()
         self._process.wait()
 
-    def _ask(self, streams: int, chunks: int) -> str:
+    def _ask(self, streams: int, chunks: int) -> tuple[int, int]:
         assert self._process.stdin is not None
         print(streams, chunks, file=self._process.stdin, flush=True)
-        return self._answer()
+        reading, others = map(int, self._answer().split())
+        return reading, others
 
     def _answer(self) -> str:
         assert self._process.stdout is not None
@@ -148,13 +150,13 @@ class Costs:
 
     bare: list[float] = field(default_factory=list)
     """Of each turn of the bare client."""
-    added: list[float] = field(default_factory=list)
-    """Of the turns up to each delivery, and the delivery, of the instrumented client beyond the bare one."""
-    delivery: list[float] = field(default_factory=list)
-    """Its part in that."""
+    reading: list[float] = field(default_factory=list)
+    """Of each turn's reading thread, beyond that of the bare client next to it."""
+    background: list[float] = field(default_factory=list)
+    """Of all other threads up to a delivery, and of the delivery."""
 
     def total(self) -> float:
-        return statistics.median(self.added)
+        return statistics.median(self.reading) + statistics.median(self.background)
 
 
 @dataclass
@@ -167,15 +169,16 @@ class Pair:
     def measure(self, chunks: int, costs: Costs) -> None:
         """Let the two take turns up to a delivery."""
         read = max(1, CHUNKS_IN_TURN // chunks) * chunks
-        added = 0
+        background = 0
         for number in range(TURNS_TO_DELIVERY):
             children = (self.bare, self.instrumented)
             spent = {child: child.turn(chunks) for child in (children if number % 2 else children[::-1])}
-            costs.bare.append(spent[self.bare] / read)
-            added += spent[self.instrumented] - spent[self.bare]
-        delivery = self.instrumented.deliver() - self.bare.deliver()
-        costs.added.append((added + delivery) / (read * TURNS_TO_DELIVERY))
-        costs.delivery.append(delivery / (read * TURNS_TO_DELIVERY))
+            (bare, none), (instrumented, others) = spent[self.bare], spent[self.instrumented]
+            costs.bare.append(bare / read)
+            costs.reading.append((instrumented - bare) / read)
+            background += others - none
+        background += self.instrumented.deliver() - self.bare.deliver()
+        costs.background.append(background / (read * TURNS_TO_DELIVERY))
 
 
 @contextmanager
@@ -253,16 +256,16 @@ def compare(peers: Sequence[str], restarts: int, rounds: int, lengths: list[int]
 
 
 def _row(found: dict[int, Costs]) -> dict[str, Any]:
-    """Medians, in CPU ns per chunk; the quartiles tell how far measurements are apart."""
+    """Medians, in CPU ns per chunk; the quartiles are of single turns of the reading thread."""
     row: dict[str, Any] = {}
     for chunks, costs in found.items():
-        quartiles = statistics.quantiles(costs.added, n=4)
+        quartiles = statistics.quantiles(costs.reading, n=4)
         row[f"{chunks}_chunks"] = {
             "bare_ns": round(statistics.median(costs.bare)),
             "added_per_chunk_ns": round(costs.total()),
-            "of_this_delivery_ns": round(statistics.median(costs.delivery)),
-            "quartiles_ns": [round(quartiles[0]), round(quartiles[-1])],
-            "deliveries": len(costs.added),
+            "of_this_background_ns": round(statistics.median(costs.background)),
+            "quartiles_of_turns_ns": [round(quartiles[0]), round(quartiles[-1])],
+            "turns": len(costs.reading),
         }
     short, long = min(found), max(found)
     if short < long:

@@ -184,8 +184,8 @@ def _reader() -> Callable[[bytes], int]:
 
 
 def serve(way: str) -> None:
-    """Read streams, or deliver what was recorded, as told on stdin; answer with the CPU time in ns of this
-    process since the last answer."""
+    """Read streams, or deliver what was recorded, as told on stdin; answer with the CPU time in ns of the
+    reading thread, and of all others, since the last answer."""
     answers, sys.stdout = sys.stdout, sys.stderr  # a peer may print
     if hasattr(os, "sched_setaffinity"):  # two processors are seldom equally fast on a shared machine
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
@@ -193,7 +193,7 @@ def serve(way: str) -> None:
     read = _reader()
     print(importlib.metadata.version("openai"), file=answers, flush=True)
     bodies: dict[int, bytes] = {}
-    last = time.process_time_ns()
+    last = _spent()
     for line in sys.stdin:
         streams, chunks = map(int, line.split())
         if streams:
@@ -202,9 +202,15 @@ def serve(way: str) -> None:
             assert counts == {chunks}, f"{way}: {chunks} chunks were sent, {counts} arrived"
         else:
             finish()
-        now = time.process_time_ns()
-        print(now - last, file=answers, flush=True)
+        now = _spent()
+        print(*(after - before for before, after in zip(last, now, strict=True)), file=answers, flush=True)
         last = now
+
+
+def _spent() -> tuple[int, int]:
+    """CPU ns of this thread, and of all others."""
+    own = time.thread_time_ns()
+    return own, time.process_time_ns() - own
 
 
 if __name__ == "__main__":
