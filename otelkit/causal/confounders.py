@@ -69,11 +69,11 @@ def around(
     cells, model = fitted.cells, fitted.model
     place = int(np.clip(round(groups[number].place), 0, len(cells.times) - 1))
     found: list[Confounder] = []
-    table = fitted.tables[model.target]
+    regression = fitted.regressions[model.target]
     # Where there are only minutes of data, what moved is looked for in less.
     width = max(2, min(fitted.width, len(cells.times) // 12))
     load = [k for k, name in enumerate(fitted.columns.names) if name.startswith(("load", "queue"))]
-    explained = fitted.columns.columns[:, load] @ table.coefficients[load]
+    explained = fitted.columns.columns[:, load] @ regression.coefficients[load]
     size = unusual_move(explained, width, place)
     with np.errstate(divide="ignore", invalid="ignore"):
         offered = unusual_move(np.where(cells.arrivals > 0, np.log(cells.arrivals), np.nan), width, place)

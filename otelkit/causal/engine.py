@@ -2,10 +2,10 @@
 
 The steps, one module each: ``windows`` cuts long data, ``cells`` evens it out; ``design`` says what load
 does; ``fitting`` measures a step at any moment on every channel, under the noise of ``noise``, in the tables
-of ``steps``; ``shifts`` says what moved elsewhere; ``pooling`` weighs what one effect on P99 would make of
-all channels (``beliefs``: what a parameter's name says of it); ``credit`` finds steps and says whose they
-are; ``placebo`` asks how strong a claim the same search finds where nothing was changed; ``confounders`` and
-``verdicts`` say it in words; ``summary`` adds up.
+of ``steps`` (with the products of ``heaviside``), read by ``lookups``; ``shifts`` says what moved elsewhere;
+``pooling`` weighs what one effect on P99 would make of all channels (``beliefs``: what a parameter's name
+says of it); ``credit`` finds steps and says whose they are; ``placebo`` asks how strong a claim the same
+search finds where nothing was changed; ``confounders`` and ``verdicts`` say it in words; ``summary`` adds up.
 """
 
 from __future__ import annotations
@@ -291,7 +291,10 @@ def judge_window(prepared: Prepared) -> list[Judged]:
                 rivals=groups,
                 null=null,
                 errors=through_errors(
-                    cells, witness.fitted.tables[witness.fitted.model.target].adjusted, group.place, width
+                    cells,
+                    witness.fitted.regressions[witness.fitted.model.target].adjusted,
+                    group.place,
+                    width,
                 ),
             )
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from otelkit.causal import beliefs, fitting, pooling, steps
+from otelkit.causal import beliefs, fitting, lookups, pooling
 from otelkit.causal.fitting import Fitted
 from otelkit.causal.pooling import Evidence
 from otelkit.causal.shifts import Shift
@@ -49,7 +49,7 @@ class Witness:
 
     def weigh_ramps(self, begins: FloatArray, ends: FloatArray) -> FloatArray:
         """The same for a slow rise or fall from one place to another."""
-        effects, noise = fitting.effects_at(self.fitted, begins, ends, steps.ramps_at)
+        effects, noise = fitting.effects_at(self.fitted, begins, ends, lookups.ramps_at)
         return pooling.weigh(pooling.plain(self.fitted.model), effects, noise).log_bayes
 
     def fleet_moved(self) -> BoolArray:

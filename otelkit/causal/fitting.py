@@ -8,10 +8,11 @@ from typing import Final
 
 import numpy as np
 
-from otelkit.causal import design, pooling, steps
+from otelkit.causal import design, lookups, pooling, steps
 from otelkit.causal.cells import COMPONENTS, Cells
 from otelkit.causal.design import Regressors
-from otelkit.causal.steps import StepTable
+from otelkit.causal.lookups import Effects, Tables
+from otelkit.causal.steps import Regression, StepTable
 from otelkit.query.panel import FloatArray
 
 WIDTH_SECONDS: Final = 600.0
@@ -19,7 +20,7 @@ WIDTH_SECONDS: Final = 600.0
 
 LONGEST_DELAY_SECONDS: Final = 120.0
 
-Form = Callable[[StepTable, FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
+Form = Callable[[Tables, FloatArray, FloatArray], Effects]
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,10 @@ class Fitted:
 
     cells: Cells
     model: pooling.Model
-    tables: tuple[StepTable, ...]
-    """One a channel, in the model's order."""
+    tables: Tables
+    """Of the channels in the model's order."""
+    regressions: tuple[Regression, ...]
+    """One a channel, in the same order."""
     correlation: FloatArray
     """Of the channels' errors, shape (K, K)."""
     width: int
@@ -55,7 +58,7 @@ def fit(cells: Cells, suspected: Sequence[float] = ()) -> Fitted | None:
     at = np.arange(len(cells.times), dtype=float)
     late = delays(cells)
     names = [*cells.levels, *(name for name in COMPONENTS if name in cells.channels)]
-    tables: dict[str, StepTable] = {}
+    found: dict[str, StepTable] = {}
     for name in names:
         places = [p + late.get(name, 0.0) for p in suspected]
         places = [p for p in places if 1 < p < len(at) - 2]
@@ -63,20 +66,21 @@ def fit(cells: Cells, suspected: Sequence[float] = ()) -> Fitted | None:
         if places:
             matrix = np.column_stack([np.clip(at + 1 - place, 0.0, 1.0) for place in places])
             steps_there = Regressors(matrix, ("step",) * len(places), np.full(len(places), 0.7))
-        alike = next((table.noise for table in reversed(tables.values())), None)
+        alike = next((table.regression.noise for table in reversed(found.values())), None)
         table = steps.build(cells.channels[name], columns, cells.calls, cells.seconds, steps_there, alike)
         if table is not None:
-            tables[name] = table
-    if not tables or list(cells.levels)[-1] not in tables:
+            found[name] = table
+    if not found or list(cells.levels)[-1] not in found:
         return None
-    levels = {name: level for name, level in cells.levels.items() if name in tables}
+    levels = {name: level for name, level in cells.levels.items() if name in found}
     shape = pooling.model(
-        levels, [n for n in names if n in tables and n not in levels], first_shares(cells), widths(cells)
+        levels, [n for n in names if n in found and n not in levels], first_shares(cells), widths(cells)
     )
-    ordered = tuple(tables[name] for name in shape.channels)
+    tables = lookups.joined([found[name] for name in shape.channels])
+    regressions = tuple(found[name].regression for name in shape.channels)
     width = max(1, round(WIDTH_SECONDS / cells.seconds))
     offsets = np.array([late.get(name, 0.0) for name in shape.channels])
-    return Fitted(cells, shape, ordered, _correlation(ordered, offsets), width, columns, offsets)
+    return Fitted(cells, shape, tables, regressions, _correlation(tables, offsets), width, columns, offsets)
 
 
 def delays(cells: Cells) -> dict[str, float]:
@@ -132,14 +136,11 @@ def widths(cells: Cells) -> dict[str, float]:
     return result
 
 
-def _correlation(tables: Sequence[StepTable], offsets: FloatArray) -> FloatArray:
+def _correlation(tables: Tables, offsets: FloatArray) -> FloatArray:
     """Correlation of the channels' step effects over short widths, where many distinct ones can be had."""
-    found = []
-    for table, late in zip(tables, offsets.tolist(), strict=True):
-        onsets = np.arange(len(table.response), dtype=float)
-        effects, variance = steps.effects_at(table, onsets + late, max(2, len(onsets) // 24))
-        found.append(np.clip(effects / np.sqrt(variance), -3.0, 3.0))
-    z = np.array(found)
+    onsets = np.arange(tables.response.shape[1], dtype=float)
+    effects, variance = lookups.effects_at(tables, onsets + offsets[:, None], max(2, len(onsets) // 24))
+    z = np.clip(effects / np.sqrt(variance), -3.0, 3.0)
     inner = z @ z.T + 1e-6 * np.eye(len(z))
     scale = np.sqrt(np.diag(inner))
     # Towards independence: a matrix from few distinct values is too sure of itself.
@@ -149,21 +150,18 @@ def _correlation(tables: Sequence[StepTable], offsets: FloatArray) -> FloatArray
 
 def absorb(fitted: Fitted, onset: float) -> Fitted:
     """The service once a step at ``onset`` (a place on the grid of cells) is taken for granted."""
-    both = zip(fitted.tables, fitted.delays.tolist(), strict=True)
-    return replace(fitted, tables=tuple(steps.absorb(t, onset + late, fitted.width) for t, late in both))
+    return replace(fitted, tables=lookups.absorb(fitted.tables, onset + fitted.delays, fitted.width))
 
 
 def effects_at(
-    fitted: Fitted, onsets: FloatArray, ends: FloatArray | None = None, form: Form = steps.pulses_at
+    fitted: Fitted, onsets: FloatArray, ends: FloatArray | None = None, form: Form = lookups.pulses_at
 ) -> tuple[FloatArray, FloatArray]:
     """Effects of steps at S places on the grid on every channel, shape (S, K), and their covariance, shape
     (S, K, K); of pulses, or of another ``form``, where ``ends`` (S,) are given."""
-    pairs = [
-        steps.effects_at(table, onsets + late, fitted.width)
-        if ends is None
-        else form(table, onsets + late, ends + late)
-        for table, late in zip(fitted.tables, fitted.delays.tolist(), strict=True)
-    ]
-    effects = np.column_stack([p[0] for p in pairs])
-    deviations = fitted.scale * np.sqrt(np.minimum(np.column_stack([p[1] for p in pairs]), 1e4))
-    return effects, deviations[:, :, None] * fitted.correlation[None] * deviations[:, None, :]
+    begins = onsets + fitted.delays[:, None]
+    if ends is None:
+        effects, variance = lookups.effects_at(fitted.tables, begins, fitted.width)
+    else:
+        effects, variance = form(fitted.tables, begins, ends + fitted.delays[:, None])
+    deviations = fitted.scale * np.sqrt(np.minimum(variance.T, 1e4))
+    return effects.T, deviations[:, :, None] * fitted.correlation[None] * deviations[:, None, :]

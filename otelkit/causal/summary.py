@@ -84,7 +84,7 @@ def p99_between(cells: Cells, since: float, until: float) -> float:
 
 def pearson(fitted: Fitted, place: float) -> float | None:
     """Correlation of a step with the load-adjusted P99 of the minutes around it. Shown, never deciding."""
-    adjusted = fitted.tables[fitted.model.target].adjusted
+    adjusted = fitted.regressions[fitted.model.target].adjusted
     at = np.arange(len(adjusted))
     use = (np.abs(at - place) <= fitted.width) & np.isfinite(adjusted)
     step = (at[use] >= place).astype(float)

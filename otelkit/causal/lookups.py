@@ -1,0 +1,138 @@
+"""Steps, pulses and ramps looked up in the tables of all channels of a service at once.
+
+Places on the grid of cells may be fractions and differ by channel: their shape is (K, S), for S movements on
+K channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from otelkit.causal.steps import StepTable
+from otelkit.query.panel import FloatArray
+
+LATER_DEVIATION: Final = 0.3
+"""How far (log latency) a change's later effect is believed to differ from that of its first minutes."""
+STAIRS: Final = 6
+KNOWN_DEVIATION: Final = 2.0
+"""Size that an accepted step is believed to have at most; wide, so that the data decide."""
+
+Effects = tuple[FloatArray, FloatArray]
+"""Effects (log latency) and their variances, each of shape (K, S); the variance is infinite where nothing is
+known."""
+Columns = tuple[NDArray[np.int_], FloatArray]
+"""Movements as sums of M Heaviside columns (two neighbouring ones for a step between cells): their places and
+shares, each of shape (M, K, S)."""
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The step tables of K channels on N cells."""
+
+    products: FloatArray
+    """Inner products of Heaviside columns, shape (K, N, N), over the noise variance, with no step known."""
+    response: FloatArray
+    """Their inner products with the data, shape (K, N), over the noise variance."""
+    known: FloatArray
+    """What known steps take off the products, ``known @ known.T`` for each channel; shape (K, N, number of
+    columns)."""
+
+
+def joined(tables: Sequence[StepTable]) -> Tables:
+    """The tables of all channels, in order, with no step known."""
+    response = np.array([table.response for table in tables])
+    return Tables(np.array([table.products for table in tables]), response, np.empty((*response.shape, 0)))
+
+
+def effects_at(tables: Tables, onsets: FloatArray, width: float) -> Effects:
+    """Effects of steps at ``onsets`` over their first ``width`` cells.
+
+    What follows after ``width`` cells may differ by about ``LATER_DEVIATION``.
+    """
+    step = _heaviside(tables, onsets)
+    later = _heaviside(tables, onsets + width)
+    own, own_response = _inner(tables, step, step), _dot(tables, step)
+    after = _inner(tables, later, later) + 1 / LATER_DEVIATION**2
+    both = _inner(tables, step, later)
+    return _solved(own - both**2 / after, own_response - both / after * _dot(tables, later))
+
+
+def pulses_at(tables: Tables, onsets: FloatArray, ends: FloatArray) -> Effects:
+    """Effects of pulses that begin and end at places on the grid."""
+    (first, up), (last, down) = _heaviside(tables, onsets), _heaviside(tables, ends)
+    pulse = np.concatenate([first, last]), np.concatenate([up, -down])
+    return _solved(_inner(tables, pulse, pulse), _dot(tables, pulse))
+
+
+def ramps_at(tables: Tables, begins: FloatArray, ends: FloatArray) -> Effects:
+    """Full effects of straight ramps between places on the grid.
+
+    A ramp is taken as a staircase of ``STAIRS`` steps.
+    """
+    parts = [_heaviside(tables, begins + (ends - begins) * (stair + 0.5) / STAIRS) for stair in range(STAIRS)]
+    ramp = np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]) / STAIRS
+    return _solved(_inner(tables, ramp, ramp), _dot(tables, ramp))
+
+
+def _solved(information: FloatArray, response: FloatArray) -> Effects:
+    usable = information > 1e-6
+    safe = np.where(usable, information, 1.0)
+    return np.where(usable, response / safe, 0.0), np.where(usable, 1 / safe, np.inf)
+
+
+def absorb(tables: Tables, onsets: FloatArray, width: float) -> Tables:
+    """The tables once a step at ``onsets``, shape (K,), and what becomes of it after ``width`` cells, is
+    taken for granted."""
+    response, known = tables.response, tables.known
+    every = np.arange(len(response))
+    for begins, deviation in ((onsets, KNOWN_DEVIATION), (onsets + width, LATER_DEVIATION)):
+        places, shares = (part[:, :, 0] for part in _heaviside(tables, begins[:, None]))
+        with_all = (tables.products[every, places] * shares[:, :, None]).sum(axis=0)
+        taken = (known[every, places] * shares[:, :, None]).sum(axis=0)
+        with_all = with_all - (known @ taken[:, :, None])[:, :, 0]
+        size = (with_all[every, places] * shares).sum(axis=0) + 1 / deviation**2
+        seen = (response[every, places] * shares).sum(axis=0)
+        response = response - with_all * (seen / size)[:, None]
+        known = np.concatenate([known, (with_all / np.sqrt(size)[:, None])[:, :, None]], axis=2)
+    return replace(tables, response=response, known=known)
+
+
+def _heaviside(tables: Tables, onsets: FloatArray) -> Columns:
+    n = tables.response.shape[1]
+    floor = np.floor(onsets)
+    first = floor.astype(int)
+    later = onsets - floor
+    inside = (onsets >= 0) & (first < n)
+    shares = np.array([(1.0 - later) * inside, later * (inside & (first + 1 < n))])
+    return np.minimum(np.maximum(np.array([first, first + 1]), 0), n - 1), shares
+
+
+def _inner(tables: Tables, left: Columns, right: Columns) -> FloatArray:
+    number, n = tables.response.shape
+    # One flat gather of all pairs of columns: indexing by three arrays is slower.
+    rows = left[0] * n + (np.arange(number) * n * n)[:, None]
+    pairs = tables.products.reshape(-1).take(rows[:, None] + right[0][None])
+    pairs *= left[1][:, None] * right[1][None]
+    total: FloatArray = pairs.sum(axis=(0, 1))
+    if tables.known.shape[2]:
+        total -= (_known(tables, left) * _known(tables, right)).sum(axis=2)
+    return total
+
+
+def _known(tables: Tables, columns: Columns) -> FloatArray:
+    """Shape (K, S, number of known columns)."""
+    every = np.arange(len(tables.response))[:, None]
+    result: FloatArray = (columns[1][:, :, :, None] * tables.known[every, columns[0]]).sum(axis=0)
+    return result
+
+
+def _dot(tables: Tables, columns: Columns) -> FloatArray:
+    number, n = tables.response.shape
+    found = tables.response.reshape(-1).take(columns[0] + (np.arange(number) * n)[:, None])
+    result: FloatArray = (columns[1] * found).sum(axis=0)
+    return result
