@@ -228,10 +228,9 @@ def unknown_scores(witness: Witness, taken: Sequence[float], wanted: BoolArray |
     if wanted is not None:
         usable &= wanted
     scores = np.full(length, -np.inf)
-    onsets = at[usable].astype(float)
-    if len(onsets):
+    if usable.any():
         rate = np.log(UNKNOWN_PER_HOUR * cells.seconds / 3600.0)
-        scores[usable] = rate + witness.weigh(onsets).log_bayes
+        scores[usable] = rate + witness.log_bayes(np.asarray(usable))
     return scores
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -42,6 +43,17 @@ class Witness:
         made likelier."""
         return pooling.weigh(beliefs.leaning(self.fitted.model, paths), *self.effects(onsets, ends))
 
+    @cached_property
+    def everywhere(self) -> Evidence:
+        """Of a step at each cell."""
+        return self.weigh(np.arange(len(self.fitted.cells.times), dtype=float))
+
+    def log_bayes(self, wanted: BoolArray) -> FloatArray:
+        """Log Bayes factors of a step at each of the cells ``wanted`` (N,), against none."""
+        if "everywhere" in vars(self) or wanted.mean() > 0.5:
+            return self.everywhere.log_bayes[wanted]
+        return self.weigh(np.flatnonzero(wanted).astype(float)).log_bayes
+
     def weigh_pulses(self, onsets: FloatArray, ends: FloatArray) -> FloatArray:
         """Log Bayes factor of a pulse between each pair of places, against none, shape (S,)."""
         effects, noise = fitting.effects_at(self.fitted, onsets, ends)
@@ -62,6 +74,8 @@ class Witness:
 
     def knowing(self, onsets: Sequence[float]) -> Witness:
         """The same once steps at these places are taken for granted."""
+        if not onsets:
+            return self  # with what it has found out already
         fitted = self.fitted
         for onset in onsets:
             fitted = fitting.absorb(fitted, onset)

@@ -102,14 +102,15 @@ def choose(
         cell_seconds: width of a cell.
         start: where to begin; a channel like this one's, for speed.
     """
+    prepared = _Data.of(values, columns, ridge, weights, cell_seconds)
     best = start or Noise()
-    tried = {best: _likelihood(best, values, columns, ridge, weights, cell_seconds)}
+    tried = {best: _likelihood(best, prepared)}
     for _ in range(ROUNDS):
         before = best
         for field, grid in GRIDS.items():
             for candidate in _beside(best, field, grid):
                 if candidate not in tried:
-                    tried[candidate] = _likelihood(candidate, values, columns, ridge, weights, cell_seconds)
+                    tried[candidate] = _likelihood(candidate, prepared)
                 if tried[candidate][0] > tried[best][0]:
                     best = candidate
         if best == before:
@@ -123,27 +124,49 @@ def _beside(noise: Noise, field: str, grid: Sequence[float]) -> list[Noise]:
     return [replace(noise, **{field: grid[k]}) for k in (place - 1, place + 1) if 0 <= k < len(grid)]
 
 
-def _likelihood(
-    noise: Noise,
-    values: FloatArray,
-    columns: FloatArray,
-    ridge: FloatArray,
-    weights: FloatArray,
-    cell_seconds: float,
-) -> tuple[float, float]:
+@dataclass(frozen=True)
+class _Data:
+    """What is the same for all noise models: regressors and, as the last column, values."""
+
+    weighted: FloatArray
+    """Columns times weights, each row twice (once for each fading part), shape (2N, P + 1)."""
+    inner: FloatArray
+    """Inner products of the columns under each cell's own noise alone, shape (P + 1, P + 1)."""
+    ridge: FloatArray
+    weights: FloatArray
+    cell_seconds: float
+    degrees: int
+    """Of freedom that are left for the noise."""
+
+    @classmethod
+    def of(
+        cls,
+        values: FloatArray,
+        columns: FloatArray,
+        ridge: FloatArray,
+        weights: FloatArray,
+        cell_seconds: float,
+    ) -> _Data:
+        known = weights > 0
+        stacked = np.column_stack([columns, np.where(known, values, 0.0)])
+        weighted = weights[:, None] * stacked
+        degrees = int(known.sum()) - int((ridge < 1e-6).sum())
+        both = np.asfortranarray(np.repeat(weighted, 2, axis=0))
+        return cls(both, stacked.T @ weighted, ridge, weights, cell_seconds, max(degrees, 1))
+
+
+def _likelihood(noise: Noise, data: _Data) -> tuple[float, float]:
     """Restricted log likelihood, and the variance of a usual cell's own part."""
-    factored = factor(noise, weights, cell_seconds)
-    known = weights > 0
-    stacked = np.column_stack([columns, np.where(known, values, 0.0)])
-    solved = factored.solve(stacked)
-    inner = stacked.T @ solved
-    normal = inner[:-1, :-1] + np.diag(ridge)
-    right = inner[:-1, -1]
+    factored = factor(noise, data.weights, data.cell_seconds)
+    # Half a solution is enough for inner products.
+    half, _ = lapack.dtbtrs(factored.cholesky, data.weighted, uplo="U", trans="T")
+    middle = len(half) // 2
+    inner = data.inner - half[:middle].T @ half[:middle] - half[middle:].T @ half[middle:]
+    normal, right = inner[:-1, :-1] + np.diag(data.ridge), inner[:-1, -1]
     _, log_normal = np.linalg.slogdet(normal)
     squares = float(inner[-1, -1] - right @ np.linalg.solve(normal, right))
-    degrees = int(known.sum()) - int((ridge < 1e-6).sum())
     # A weak belief that noise remembers: few cells can't prove that it does not.
     belief = -0.5 * (np.log(noise.fast / 0.1) ** 2 + np.log(noise.slow / 0.1) ** 2) / 3.0**2
-    variance = max(squares / max(degrees, 1), 1e-12)
-    likelihood = -0.5 * (factored.log_determinant + log_normal + degrees * np.log(variance))
+    variance = max(squares / data.degrees, 1e-12)
+    likelihood = -0.5 * (factored.log_determinant + log_normal + data.degrees * np.log(variance))
     return float(likelihood + belief), variance

@@ -95,7 +95,7 @@ def null(witness: Witness, cells: BoolArray, delay: float, taken: Sequence[float
     onsets = np.flatnonzero(cells)
     if not len(onsets):
         return Null(np.empty(0), np.empty(0), 0.0, TAIL)
-    everywhere = witness.weigh(np.arange(len(at.times), dtype=float))
+    everywhere = witness.everywhere
     spread = credit.lags(at.seconds, delay, 0.0, len(at.times))
     places = onsets[:, None] + spread.cells[None]
     free = [not credit.beside(float(place), taken) for place in range(len(at.times))]

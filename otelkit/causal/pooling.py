@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from scipy import special
 
 from otelkit.query.panel import FloatArray
 
@@ -199,9 +198,12 @@ def weigh(shape: Model, effects: FloatArray, noise: FloatArray) -> Evidence:
     likelihood, means, variance = (np.concatenate(column) for column in zip(*parts, strict=True))
     with np.errstate(divide="ignore"):
         weighted = likelihood[:, 1:] + np.log(shape.weights[1:])[None]
-    log_bayes = sober(special.logsumexp(weighted, axis=1) - likelihood[:, 0])
+    peak = weighted.max(axis=1, keepdims=True)
+    relative = np.exp(weighted - peak)
+    total = relative.sum(axis=1, keepdims=True)
+    log_bayes = sober((peak + np.log(total))[:, 0] - likelihood[:, 0])
     posterior = np.zeros(likelihood.shape)
-    posterior[:, 1:] = special.softmax(weighted, axis=1)
+    posterior[:, 1:] = relative / total
     # A path's proportions being off scales an effect, it does not turn it round.
     return Evidence(
         log_bayes, posterior, means, np.hypot(np.sqrt(np.maximum(variance, 1e-10)), INEXACT * np.abs(means))
