@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from otelkit.causal import histogram
 from otelkit.query.panel import BoolArray, FloatArray, Panel, ServiceSeries
@@ -22,6 +23,8 @@ for."""
 CALLS_PER_CELL: Final = 8.0
 MAX_CELLS: Final = 400
 MIN_CELLS: Final = 24
+
+IntArray = NDArray[np.int_]
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class Cells:
         return float(self.times[0]) + (place - 1) * self.seconds
 
 
-def regular(panel: Panel) -> tuple[FloatArray, list[int], int]:
+def regular(panel: Panel) -> tuple[FloatArray, IntArray, int]:
     """Put time stamps that may be unsorted, doubled or missing on a full grid.
 
     Returns:
@@ -62,22 +65,23 @@ def regular(panel: Panel) -> tuple[FloatArray, list[int], int]:
     times = np.asarray(panel.times, dtype=float)
     finite = np.isfinite(times)
     if not finite.any():
-        return np.empty(0), [-1] * len(times), 0
+        return np.empty(0), np.full(len(times), -1), 0
     first = float(times[finite].min())
     places = np.where(
         finite, np.round((np.where(finite, times, first) - first) / panel.step_seconds), -1
     ).astype(int)
     length = int(places.max()) + 1
     grid: FloatArray = first + panel.step_seconds * np.arange(length, dtype=float)
-    return grid, [int(place) for place in places], length
+    return grid, places, length
 
 
-def spread(values: FloatArray, places: list[int], length: int) -> FloatArray:
+def spread(values: FloatArray, places: IntArray, length: int) -> FloatArray:
     """Rows of ``values`` at their places on a grid of ``length`` rows; NaN elsewhere."""
+    if np.array_equal(places, np.arange(length)):
+        return np.asarray(values, dtype=float)
     result = np.full((length, *values.shape[1:]), np.nan)
-    index = np.asarray(places)
-    keep = index >= 0
-    result[index[keep]] = np.asarray(values, dtype=float)[keep]
+    keep = places >= 0
+    result[places[keep]] = np.asarray(values, dtype=float)[keep]
     return result
 
 

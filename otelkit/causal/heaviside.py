@@ -36,7 +36,8 @@ def products(factored: Factored) -> FloatArray:
     after = smooth.reshape(-1, 2) - (covariance @ before[:, :, None])[:, :, 0]
     own = weights - 2 * weights * after.sum(axis=1) + weights**2 * covariance.sum(axis=(1, 2))
     level = np.cumsum(own[::-1])[::-1] - (before * after).sum(axis=1)
-    upper = level[None, :] + _through(back, before, after)
+    upper = _through(back, before, after)
+    upper += level[None, :]
     result: FloatArray = np.where(np.tri(len(upper), dtype=bool), upper.T, upper)
     return result
 

@@ -8,6 +8,7 @@ proportional to the number of cells.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -65,16 +66,17 @@ class Factored:
 def factor(noise: Noise, weights: FloatArray, cell_seconds: float) -> Factored:
     """Prepare to solve with ``noise`` for cells whose own parts have inverse variances ``weights``."""
     n = len(weights)
-    bands = np.zeros((3, 2 * n))
+    bands = np.zeros((3, 2 * n), order="F")  # as LAPACK has it
     log_prior = 0.0
     for place, strength, memory in ((0, noise.fast, noise.fast_memory), (1, noise.slow, noise.slow_memory)):
-        keep = np.exp(-cell_seconds / memory)
+        keep = math.exp(-cell_seconds / memory)
         fresh = (1 - keep**2) * strength
-        diagonal = np.full(n, (1 + keep**2) / fresh)
-        diagonal[[0, -1]] = 1 / fresh
-        bands[2, place::2] = diagonal + weights
+        diagonal = bands[2, place::2]
+        diagonal += (1 + keep**2) / fresh
+        diagonal[0] = diagonal[-1] = 1 / fresh
+        diagonal += weights
         bands[0, 2 + place :: 2] = -keep / fresh
-        log_prior += n * np.log(strength) + (n - 1) * np.log(1 - keep**2)
+        log_prior += n * math.log(strength) + (n - 1) * math.log(1 - keep**2)
     bands[1, 1::2] = weights
     cholesky, failed = lapack.dpbtrf(bands)
     if failed:

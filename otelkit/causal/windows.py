@@ -77,7 +77,10 @@ def whole(panel: Panel, service: str) -> list[Window]:
 def cut(panel: Panel, start: float, end: float) -> Panel:
     """The panel between two times, Unix seconds."""
     times = np.asarray(panel.times, dtype=float)
-    keep = (times > start) & (times <= end)
+    rows = np.flatnonzero((times > start) & (times <= end))
+    # In order, as they nearly always are, nothing needs to be copied, however many services there are.
+    together = len(rows) > 0 and rows[-1] - rows[0] == len(rows) - 1
+    keep = slice(rows[0], rows[-1] + 1) if together else rows
 
     def part(values: FloatArray | None) -> FloatArray | None:
         return None if values is None else np.asarray(values)[keep]
