@@ -36,10 +36,7 @@ def products(factored: Factored) -> FloatArray:
     after = smooth.reshape(-1, 2) - (covariance @ before[:, :, None])[:, :, 0]
     own = weights - 2 * weights * after.sum(axis=1) + weights**2 * covariance.sum(axis=(1, 2))
     level = np.cumsum(own[::-1])[::-1] - (before * after).sum(axis=1)
-    upper = _through(back, before, after)
-    upper += level[None, :]
-    result: FloatArray = np.where(np.tri(len(upper), dtype=bool), upper.T, upper)
-    return result
+    return _through(back, before, after, level)
 
 
 def _blocks(cholesky: FloatArray) -> tuple[FloatArray, ...]:
@@ -88,9 +85,9 @@ def _reversed_precision(bands: FloatArray) -> FloatArray:
     return _square(cholesky)[::-1, ::-1, ::-1]
 
 
-def _through(back: FloatArray, before: FloatArray, after: FloatArray) -> FloatArray:
-    """``before[a] @ B[a] ... B[b - 1] @ after[b]`` for all a <= b, shape (N, N); anything below the
-    diagonal."""
+def _through(back: FloatArray, before: FloatArray, after: FloatArray, level: FloatArray) -> FloatArray:
+    """``level[b] + before[a] @ B[a] ... B[b - 1] @ after[b]`` for all a <= b and the same for b and a, shape
+    (N, N)."""
     n = len(back)
     number = -(-n // BLOCK)
     padded = np.zeros((number * BLOCK, 2, 4))
@@ -102,21 +99,26 @@ def _through(back: FloatArray, before: FloatArray, after: FloatArray) -> FloatAr
     # Inside all blocks at once: what the ends of the block look like from each of its cells.
     inside = np.zeros((number, 2, BLOCK))
     leave = np.broadcast_to(np.eye(2), (number, 2, 2))
-    result = np.zeros((number * BLOCK, number * BLOCK))
-    blocks = result.reshape(number, BLOCK, number, BLOCK)
-    every = np.arange(number)
+    result = np.empty((number * BLOCK, number * BLOCK))
+    added = np.zeros(number * BLOCK)
+    added[:n] = level
+    near = np.empty((number, BLOCK, BLOCK))
     out = np.empty((number, BLOCK, 2))
     for k in range(BLOCK - 1, -1, -1):
         inside = step[:, k] @ inside
         inside[:, :, k] = right[:, k, :, 0]
         leave = step[:, k] @ leave
-        blocks[every, k, every] = (left[:, k] @ inside)[:, 0]
+        near[:, k] = (left[:, k] @ inside)[:, 0]
         out[:, k] = (left[:, k] @ leave)[:, 0]
+    near += added.reshape(number, 1, BLOCK)
+    near = np.where(np.tri(BLOCK, dtype=bool), near.transpose(0, 2, 1), near)
     # From block to block.
     far = np.zeros((2, number * BLOCK))
     for block in range(number - 1, -1, -1):
         start, end = block * BLOCK, (block + 1) * BLOCK
-        result[start:end, end:] = out[block] @ far[:, end:]
+        result[start:end, start:end] = near[block]
+        result[start:end, end:] = out[block] @ far[:, end:] + added[end:]
+        result[end:, start:end] = result[start:end, end:].T
         far[:, end:] = leave[block] @ far[:, end:]
         far[:, start:end] = inside[block]
     return result[:n, :n]
