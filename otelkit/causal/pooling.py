@@ -219,27 +219,29 @@ def _weigh(shape: Model, effects: FloatArray, noise: FloatArray) -> tuple[FloatA
     number = len(shape.channels)
     priors = shape.priors().transpose(1, 2, 0)
     spread = noise.transpose(1, 2, 0)
-    # Rows of the lower triangle; each entry holds all hypotheses and candidates, shape (H, S).
-    rows = [priors[k, : k + 1, :, None] + spread[k, : k + 1, None, :] for k in range(number)]
+    plane = (len(shape.weights), len(effects))
+    # The lower triangle; each entry holds all hypotheses and candidates, shape (H, S).
+    lower = np.empty((number, number, *plane))
+    for k in range(number):
+        np.add(priors[k, : k + 1, :, None], spread[k, : k + 1, None, :], out=lower[k, : k + 1])
     shared, size = shape.target_priors()
-    seen = [np.broadcast_to(effects[:, k], rows[0].shape[1:]) for k in range(number)]
-    aimed = [np.broadcast_to(shared[:, k, None], rows[0].shape[1:]) for k in range(number)]
-    squares, means, explained = np.zeros((3, *rows[0].shape[1:]))
-    determinant = np.ones(rows[0].shape[1:])
+    # What is seen, and what is aimed at: two more rows below the triangle.
+    beside = np.empty((2, number, *plane))
+    beside[0], beside[1] = effects.T[:, None, :], shared.T[:, :, None]
+    squares, means, explained = np.zeros((3, *plane))
+    determinant = np.ones(plane)
     for j in range(number):
-        pivot = rows[j][j]
+        pivot = lower[j, j]
         determinant *= pivot
         root = 1 / np.sqrt(pivot)
-        one, two = seen[j] * root, aimed[j] * root
-        squares += one * one
-        means += one * two
-        explained += two * two
-        columns = [rows[i][j] * root for i in range(j + 1, number)]
+        seen, aimed = both = beside[:, j] * root
+        squares += seen * seen
+        means += seen * aimed
+        explained += aimed * aimed
+        columns = lower[j + 1 :, j] * root
         for i, column in enumerate(columns, j + 1):
-            for k in range(j + 1, i + 1):
-                rows[i][k] -= column * columns[k - j - 1]
-            seen[i] = seen[i] - column * one
-            aimed[i] = aimed[i] - column * two
+            lower[i, j + 1 : i + 1] -= column * columns[: i - j]
+        beside[:, j + 1 :] -= columns * both[:, None]
     return (-0.5 * (squares + np.log(determinant))).T, means.T, (size[:, None] - explained).T
 
 
