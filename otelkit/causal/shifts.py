@@ -60,14 +60,19 @@ def load_adjusted(cells: Cells, names: Sequence[str]) -> dict[str, FloatArray]:
     regressors = design.causes(cells)
     ridge = np.diag(np.maximum(0.05 / regressors.prior_deviation**2, 1e-9))
     result = {}
+    # Channels of one service are mostly known in the same cells.
+    shared: dict[bytes, tuple[FloatArray, FloatArray]] = {}
     for name in names:
         values = cells.channels[name]
         known = np.isfinite(values)
         result[name] = np.where(known, values, np.nan)
         if known.sum() >= 2 * len(regressors.names):
-            x = regressors.columns[known]
+            if known.tobytes() not in shared:
+                x = regressors.columns[known]
+                shared[known.tobytes()] = x, x.T @ x + ridge
+            x, normal = shared[known.tobytes()]
             y = values[known] - values[known].mean()
-            result[name][known] = y - x @ np.linalg.solve(x.T @ x + ridge, x.T @ y)
+            result[name][known] = y - x @ np.linalg.solve(normal, x.T @ y)
     return result
 
 
