@@ -152,15 +152,25 @@ class QueueSink:
         self._closed = True
         if stopped:
             self._thread = None
+            self._work_here()  # what was handed in while the thread ended
         self._pipeline.shutdown(max(0.0, end - time.monotonic()))
         _sinks.discard(self)
 
     def _ask(self, request: _Flush, timeout: float) -> bool:
-        if self._bell is None or self._thread is None:
+        if self._bell is None:
             return True
         self._requests.append(request)
+        if self._thread is None:
+            self._work_here()
+            return True
         self._bell.put(None)
         return request.done.wait(timeout)
+
+    def _work_here(self) -> None:
+        """Work off all there is in the calling thread, where there is no other."""
+        with self._starting:
+            if self._bell is not None:
+                self._round(self._bell)
 
     def _start(self) -> queue.SimpleQueue[None]:
         with self._starting:
@@ -168,7 +178,11 @@ class QueueSink:
                 bell: queue.SimpleQueue[None] = queue.SimpleQueue()
                 self._thread = threading.Thread(target=self._run, args=(bell,), name="otelkit", daemon=True)
                 self._bell = bell
-                self._thread.start()
+                try:
+                    self._thread.start()
+                except RuntimeError:
+                    # The system gives no more threads, or Python 3.12 ends: whoever flushes does the work.
+                    self._thread = None
             return self._bell
 
     def _run(self, bell: queue.SimpleQueue[None]) -> None:

@@ -224,6 +224,23 @@ def test_nothing_is_taken_after_the_shutdown(sink: QueueSink, recorder: Recorder
     assert "otelkit" not in {thread.name for thread in threading.enumerate()}
 
 
+def test_without_a_thread_whoever_flushes_does_the_work(
+    sink: QueueSink, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Broken if a generation that ends where no thread can be started, as at the end of a program from
+    Python 3.12 on, were lost or its call broken."""
+
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    sink.generation(generation)
+    assert sink.flush(timeout=1.0) and len(recorder.generations) == 1
+    sink.generation(generation)
+    sink.shutdown(timeout=1.0)
+    assert len(recorder.generations) == 2 and recorder.threads == {threading.get_ident()}
+
+
 def fail() -> Generation:
     raise LookupError("broken on purpose")
 
