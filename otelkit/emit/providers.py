@@ -45,7 +45,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import DEFAULT_ON, Sampler
 
 from otelkit.emit import notices, self_metrics
-from otelkit.emit.hook import hook_into
+from otelkit.emit.hook import hook_into, processors_of
 from otelkit.emit.otlp.delivery import DEFAULT_TIMEOUT, Counts, Delivery, shut_down
 from otelkit.emit.otlp.discover import sender_like, timeout_of
 from otelkit.emit.otlp.exporters import BufferedLogExporter, BufferedSpanExporter
@@ -163,6 +163,13 @@ class OwnProviders:
         deliveries = (*self._span_deliveries, *self._event_deliveries)
         flushed = [delivery.flush(max(0.0, end - time.monotonic())) for delivery in deliveries]
         return all(flushed)
+
+    def spans_first(self, timeout: float) -> None:
+        """Hand over what the SDK's processors hold, ahead of token steps that are yet to be shipped: where a
+        slow collector leaves time for one request, spans of generations matter more than their steps."""
+        if self._span_deliveries and self._tracer_provider is not None:
+            for processor in processors_of(self._tracer_provider):
+                processor.force_flush(int(timeout * 1e3))
 
     def shutdown(self, timeout: float) -> None:
         """At the end of the process: deliver what is held, within ``timeout`` seconds if all goes to OTLP."""

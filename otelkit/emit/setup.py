@@ -63,15 +63,26 @@ class Instrumentation:
     def flush(self, timeout: float = 10.0) -> bool:
         """Deliver everything recorded so far; False when that takes longer than ``timeout`` seconds."""
         end = time.monotonic() + timeout
-        flushed = self.sink.flush(timeout)
+        self._spans_first(end)
+        flushed = self.sink.flush(max(0.0, end - time.monotonic()))
         return own_providers.flush(max(0.0, end - time.monotonic())) and flushed
+
+    def end_sink(self, end: float) -> None:
+        """Deliver what is left, until ``end`` (monotonic seconds), and take no more."""
+        self._spans_first(end)
+        self.sink.shutdown(max(0.0, end - time.monotonic()))
+
+    def _spans_first(self, end: float) -> None:
+        # Spans that end where their records are built have to be ended before they can be handed over.
+        self.sink.work_off(max(0.0, end - time.monotonic()))
+        own_providers.spans_first(max(0.0, end - time.monotonic()))
 
     def close(self) -> None:
         """Deliver what is left, for at most ``settings.shutdown_seconds``, and take everything down but
         providers."""
         self._patches.undo()
         end = time.monotonic() + self.settings.shutdown_seconds
-        self.sink.shutdown(self.settings.shutdown_seconds)
+        self.end_sink(end)
         own_providers.flush(max(0.0, end - time.monotonic()))
         if self.page is not None:
             self.page.close()
@@ -170,7 +181,7 @@ def _at_exit() -> None:
     if current is not None:
         end = time.monotonic() + current.settings.shutdown_seconds
         instrumentation.uninstall()
-        current.sink.shutdown(current.settings.shutdown_seconds)
+        current.end_sink(end)
         own_providers.shutdown(max(0.0, end - time.monotonic()))
         current.leave_files()
 

@@ -26,6 +26,8 @@ class Answer:
     status: Any
     headers: tuple[tuple[str, Any], ...] = ()
     body: bytes = b""
+    delay: float = 0.0
+    """Seconds until it comes."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,7 @@ class HttpCollector(Kept):
                 answer = keeper.answers.popleft() if keeper.answers else Answer(200)
                 lower = {name.lower(): value for name, value in self.headers.items()}
                 keeper.received.append(Received(self.path, lower, raw, body, time.monotonic()))
+                time.sleep(answer.delay)
                 self.send_response(answer.status)
                 for name, value in answer.headers:
                     self.send_header(name, value)

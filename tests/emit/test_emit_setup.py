@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from emit_collector import GrpcCollector, HttpCollector
+from emit_collector import Answer, GrpcCollector, HttpCollector
 from emit_process import run
 
 
@@ -146,6 +146,20 @@ def test_a_script_ends_soon_when_the_collector_is_down() -> None:
     assert "ERROR" not in done.stderr
     assert "Traceback" not in done.stderr
     assert "can't deliver" in done.stderr
+
+
+def test_a_slow_collector_gets_parents_before_their_steps(collector: HttpCollector) -> None:
+    """Broken if steps, which are many, used up the time that a process may take to end, and came first."""
+    collector.answers.extend([Answer(200, delay=20.0)] * 2)
+    done = run(
+        """
+        handle = otelkit.instrument()
+        call(handle)
+        """,
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "OTELKIT_SHUTDOWN_SECONDS": "3"},
+    )
+    assert done.returncode == 0
+    assert [span.name for span in collector.spans()] == ["chat some-model"]
 
 
 def test_a_scrape_includes_calls_that_ended_just_now() -> None:
