@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -25,6 +26,13 @@ def _everything_is_required() -> bool:
 NEVER_REQUIRED: Final = ("vllm is not installed",)
 """Reasons for which a test may be skipped even where everything is required: vLLM is hundreds of megabytes
 that need a GPU to run. The tests of its adapter that need only its types run everywhere, with stand-ins."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tests that press Ctrl-C work in the background too: a shell has its background jobs ignore it, and what
+    they start."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(trylast=True)
