@@ -63,7 +63,7 @@ def eventually(what: str, check: Callable[[], Any], seconds: float = 120) -> Any
         try:
             if found := check():
                 return found
-        except (httpx.HTTPError, AssertionError) as error:
+        except (httpx.HTTPError, AssertionError, LookupError) as error:
             last = error
         time.sleep(0.5)
     raise AssertionError(f"not within {seconds:.0f} s: {what} ({last})")

@@ -54,10 +54,8 @@ def test_targets_are_up_and_rules_work(stack: Stack) -> None:
             rule["health"] == "ok" for group in stack.ask("rules")["groups"] for rule in group["rules"]
         ),
     )
-    found = eventually(
-        "P99 is recorded", lambda: stack.query(f'{semconv.recorded_quantile(0.99, "30s")}{{service="chat"}}')
-    )
-    assert float(found[0]["value"][1]) > 0
+    p99 = f'{semconv.recorded_quantile(0.99, "30s")}{{service="chat"}}'
+    eventually("P99 is recorded", lambda: any(float(one["value"][1]) > 0 for one in stack.query(p99)))
 
 
 def test_an_alert_reaches_a_receiver(stack: Stack) -> None:
@@ -112,18 +110,15 @@ def test_a_change_is_seen_and_judged(stack: Stack) -> None:
         lambda: stack.query(f'{semconv.METRIC_PARAMETER_CHANGE_TIMESTAMP}{{parameter="max_tokens"}}'),
         180,
     )
-    change_id = seen[0]["metric"]["change_id"]
+    change_id = min(seen, key=lambda one: float(one["value"][1]))["metric"]["change_id"]
     verdicts = f'{semconv.METRIC_CHANGE_VERDICT}{{change_id="{change_id}"}}'
     first = eventually("it is on the analyser's page", lambda: stack.query(verdicts), 60)
     assert first[0]["metric"]["service"] == "chat"
-    decided = eventually(
-        "it has a verdict",
-        lambda: [
-            one for one in stack.query(verdicts) if one["metric"]["verdict"] != semconv.VERDICT_TOO_EARLY
-        ],
+    eventually(
+        "it is found to be a cause",
+        lambda: any(one["metric"]["verdict"] == "causal" for one in stack.query(verdicts)),
         420,
     )
-    assert decided[0]["metric"]["verdict"] == "causal"
     (effect,) = stack.query(f'{semconv.METRIC_CHANGE_EFFECT}{{change_id="{change_id}"}}')
     assert float(effect["value"][1]) > 0
     assert stack.query(f'{semconv.METRIC_CAUSAL_NODE}{{service="chat",id="p99"}}')
@@ -160,8 +155,9 @@ def test_it_heals_when_killed(stack: Stack, killed: list[str]) -> None:
 def test_all_flows_again(stack: Stack) -> None:
     """Everything would look healthy, and nothing new come through."""
     since = time.time()
-    calls = f'sum(increase({semconv.METRIC_OPERATION_DURATION}_count{{service="chat"}}[20s]))'
-    eventually("calls are counted", lambda: float(stack.query(calls)[0]["value"][1]) > 5)
+    calls = f'sum(increase({semconv.METRIC_OPERATION_DURATION}_count{{service="chat"}}[1m]))'
+    # Nothing at all while the service has not been scraped twice since.
+    eventually("calls are counted", lambda: any(float(one["value"][1]) > 2 for one in stack.query(calls)))
     eventually(
         "spans are received", lambda: stack.compose("logs", "--since", "10s", "otel-collector").strip()
     )
