@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from otelkit.cli.stack_options import directory_option, files_option, profile_option
+from otelkit.cli.stack_options import directory_option, files_option, format_option, profile_option
 
 if TYPE_CHECKING:
     from otelkit.compose.doctor import Finding
@@ -30,14 +30,7 @@ _FINDING: Final = 3
     metavar="MIB",
     help="Memory that the stack may have [default: what the engine's machine has].",
 )
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="Form of the findings on stdout.",
-)
+@format_option("findings")
 @click.pass_context
 def command(
     context: click.Context,

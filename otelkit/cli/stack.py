@@ -16,6 +16,7 @@ from otelkit.cli.stack_options import (
     data_option,
     directory_option,
     files_option,
+    format_option,
     local_option,
     profile_option,
 )
@@ -133,14 +134,7 @@ def down(
 @files_option
 @local_option
 @data_option
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="Form of the states on stdout.",
-)
+@format_option("states")
 @click.pass_context
 def status(
     context: click.Context,

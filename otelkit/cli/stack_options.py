@@ -64,3 +64,15 @@ def data_option(function: _F) -> _F:
         type=click.Path(path_type=Path, file_okay=False),
         help="With --local: folder for configuration, data and logs [default: .local in the stack's folder].",
     )(function)
+
+
+def format_option(of: str) -> Callable[[_F], _F]:
+    """``--format``: how ``of`` come out; passed on as ``output_format``."""
+    return click.option(
+        "--format",
+        "output_format",
+        type=click.Choice(["table", "json"]),
+        default="table",
+        show_default=True,
+        help=f"Form of the {of} on stdout.",
+    )
