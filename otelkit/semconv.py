@@ -172,6 +172,9 @@ METRIC_CHANGE_P_VALUE: Final = "otelkit_change_p_value"
 METRIC_CHANGE_Q_VALUE: Final = "otelkit_change_q_value"
 METRIC_CHANGE_THRESHOLD: Final = "otelkit_change_threshold_seconds"
 """Effect on P99 from which a change of this parameter counts as one to act on."""
+METRIC_CHANGE_CROSSED: Final = "otelkit_change_threshold_crossed"
+"""1 where the change is causal and its effect at least the threshold; 0 where the effect is smaller, or
+something else moved P99; none where that can't be said, or no threshold is stated."""
 METRIC_CHANGE_MECHANISM: Final = "otelkit_change_mechanism_seconds"
 """The part of the effect that goes through one path, seconds; label ``mechanism`` besides the others. The
 path ``not_split`` holds what is left, so that the parts add up to the effect."""

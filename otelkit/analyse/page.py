@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Metric, ProcessCollector
@@ -44,6 +45,10 @@ _FAMILIES: Final = {
     semconv.METRIC_CHANGE_P_VALUE: ("From placebo dates.", semconv.LABELS_OF_VERDICTS),
     semconv.METRIC_CHANGE_Q_VALUE: ("False-discovery rate.", semconv.LABELS_OF_VERDICTS),
     semconv.METRIC_CHANGE_THRESHOLD: ("Effect from which to act.", semconv.LABELS_OF_VERDICTS),
+    semconv.METRIC_CHANGE_CROSSED: (
+        "1 where this change moved P99 by its threshold.",
+        semconv.LABELS_OF_VERDICTS,
+    ),
     semconv.METRIC_CHANGE_JUDGED: ("Unix time up to which data counted.", semconv.LABELS_OF_VERDICTS),
     semconv.METRIC_CHANGE_DUE: ("Unix time of the next look.", semconv.LABELS_OF_VERDICTS),
     semconv.METRIC_CHANGE_MECHANISM: (
@@ -130,6 +135,7 @@ class Verdicts(Collector):
         if finding is None:
             return
         yield semconv.METRIC_CHANGE_JUDGED, labels, one.judged_at
+        yield semconv.METRIC_CHANGE_CROSSED, labels, replace(finding, threshold=threshold).crosses_threshold
         if finding.effect is not None:
             yield semconv.METRIC_CHANGE_EFFECT, labels, finding.effect.value
             yield semconv.METRIC_CHANGE_EFFECT_LOW, labels, finding.effect.low

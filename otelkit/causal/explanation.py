@@ -64,10 +64,22 @@ class Finding:
 
     @property
     def crosses_threshold(self) -> bool | None:
-        """Whether the effect, up or down, is at least the threshold; None without either."""
-        if self.threshold is None or self.effect is None:
+        """Whether this change moved P99, up or down, by at least the threshold.
+
+        True only of a causal change, by the estimate of its effect. False where the whole interval lies below
+        the threshold, and where something else moved P99: there is nothing to act on in this change then.
+        None where there is no threshold, or where it can't be said.
+        """
+        if self.threshold is None:
             return None
-        return abs(self.effect.value) >= self.threshold
+        if self.verdict is Verdict.CORRELATED_ONLY:
+            return False
+        if self.effect is None:
+            return None
+        if self.verdict is Verdict.CAUSAL and abs(self.effect.value) >= self.threshold:
+            return True
+        reach = max(abs(self.effect.low), abs(self.effect.high))
+        return False if reach < self.threshold else None
 
 
 @dataclass(frozen=True, slots=True)

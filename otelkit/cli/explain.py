@@ -345,6 +345,6 @@ def _is_regression(explanation: Explanation) -> bool:
         finding.verdict is Verdict.CAUSAL
         and finding.effect is not None
         and finding.effect.value > 0
-        and finding.crosses_threshold is not False
+        and (finding.threshold is None or finding.crosses_threshold)
         for finding in explanation.findings
     )

@@ -19,6 +19,7 @@ _EFFECT: Final = {
     "r": semconv.METRIC_CHANGE_PEARSON_R,
     "q": semconv.METRIC_CHANGE_Q_VALUE,
     "threshold": semconv.METRIC_CHANGE_THRESHOLD,
+    "crossed": semconv.METRIC_CHANGE_CROSSED,
 }
 _COLUMNS: Final = {
     "Value #at": "Changed",
@@ -209,23 +210,19 @@ def _before_and_after(recorded: Recorded) -> g.Panel:
 
 
 def _verdicts() -> g.Panel:
-    effect = promql.newest(semconv.METRIC_CHANGE_EFFECT, ONE_SERVICE, CHANGE_AND_VERDICT)
-    threshold = promql.newest(semconv.METRIC_CHANGE_THRESHOLD, ONE_SERVICE, CHANGE_AND_VERDICT)
     targets = [panels.at_end(f"1000 * ({promql.changes_with_verdict()})", "at", table=True)]
     targets += [
         panels.at_end(promql.newest(metric, ONE_SERVICE, CHANGE_AND_VERDICT), ref, table=True)
         for ref, metric in _EFFECT.items()
     ]
-    targets.append(panels.at_end(f"abs({effect}) >= bool {threshold}", "crossed", table=True))
     seconds = {"unit": "s"}
     return panels.table(
         "Verdict on each change",
         "Causal: it moved P99; revert it or accept the price. Correlated only: something else did, do not "
         "revert. "
         "No effect: the whole interval is within the margin. Cannot separate: repeat one change at a time. "
-        "q is the false-discovery rate, r is shown but never decides. Crossed: the effect is beyond the "
-        "threshold "
-        "for this kind of change.",
+        "q is the false-discovery rate, r is shown but never decides. Crossed: this change "
+        "moved P99 by the threshold for its kind; empty where that can't be said.",
         targets,
         columns=_COLUMNS,
         hidden=["Time", semconv.LABEL_CHANGE_ID],

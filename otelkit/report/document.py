@@ -75,7 +75,8 @@ class FindingDocument(_Part):
     threshold_seconds: Number = None
     """Effect on P99 from which a change of this parameter is one to act on; null where none is stated."""
     threshold_crossed: bool | None = None
-    """Null without a threshold, or without an estimate."""
+    """Whether this change (causal) moved P99 by as much; false also where something else did. Null without a
+    threshold, and where it can't be said."""
     too_early_until_unix_seconds: Number = None
     """What data must reach before the verdict can be given; null where it is given."""
 

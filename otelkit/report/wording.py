@@ -179,16 +179,17 @@ def verdict_text(finding: Finding) -> str:
 
 
 def threshold_text(finding: Finding) -> str:
-    """``> 120 ms: crossed``; ``-`` where no threshold is stated for the parameter."""
+    """``> 120 ms: crossed``; ``-`` where no threshold is stated for the parameter. ``not by it`` where
+    something else moved P99."""
     if finding.threshold is None:
         return "-"
-    if finding.crosses_threshold:
-        word = "crossed"
-    elif finding.effect is None:
-        word = "unknown"
+    crossed = finding.crosses_threshold
+    if crossed is None:
+        word = "unknown" if finding.effect is None else "may be crossed"
+    elif finding.verdict is Verdict.CORRELATED_ONLY:
+        word = "not by it"
     else:
-        reach = max(abs(finding.effect.low), abs(finding.effect.high))
-        word = "may be crossed" if not reach < finding.threshold else "not crossed"
+        word = "crossed" if crossed else "not crossed"
     return f"> {milliseconds(finding.threshold)} ms: {word}"
 
 

@@ -62,6 +62,9 @@ def test_the_verdict_table_has_a_row_for_every_change(filled: FilledPrometheus) 
     assert (causal["Lag"], causal["Crossed"]) == (12.0, 1.0)
     assert rows["seed", "1", "2"]["Lag"] is None
     assert rows["seed", "1", "2"]["Crossed"] == 0.0
+    # An effect of 210 ms, which something else made: nobody is to act on the change.
+    assert rows["temperature", "0.7", "0.9"]["Crossed"] == 0.0
+    assert rows["max_tokens", "256", "128"]["Crossed"] is None
 
 
 def test_parameter_values_follow_one_another(filled: FilledPrometheus) -> None:

@@ -91,21 +91,30 @@ def finding(**more: object) -> Finding:
     return sample.finding(**{"effect": Interval(0.1, 0.05, 0.15), "verdict": Verdict.CAUSAL, **more})
 
 
+RISE = Interval(0.1, 0.05, 0.15)
+
+
 @pytest.mark.parametrize(
-    ("threshold", "effect", "words"),
+    ("verdict", "threshold", "effect", "words", "crossed"),
     [
-        (0.085, Interval(0.1, 0.05, 0.15), "> 85 ms: crossed"),
-        (0.085, Interval(-0.1, -0.15, -0.05), "> 85 ms: crossed"),
-        (0.12, Interval(0.1, 0.05, 0.15), "> 120 ms: may be crossed"),
-        (0.2, Interval(0.1, 0.05, 0.15), "> 200 ms: not crossed"),
-        (0.2, None, "> 200 ms: unknown"),
+        (Verdict.CAUSAL, 0.085, RISE, "> 85 ms: crossed", True),
+        (Verdict.CAUSAL, 0.085, Interval(-0.1, -0.15, -0.05), "> 85 ms: crossed", True),
+        (Verdict.CAUSAL, 0.12, RISE, "> 120 ms: may be crossed", None),
+        (Verdict.CAUSAL, 0.2, RISE, "> 200 ms: not crossed", False),
+        (Verdict.CAUSAL, 0.2, None, "> 200 ms: unknown", None),
+        (Verdict.CORRELATED_ONLY, 0.085, RISE, "> 85 ms: not by it", False),
+        (Verdict.CANNOT_SEPARATE, 0.085, RISE, "> 85 ms: may be crossed", None),
+        (Verdict.NO_EFFECT, 0.2, RISE, "> 200 ms: not crossed", False),
     ],
 )
 def test_thresholds_are_held_against_the_effect(
-    threshold: float, effect: Interval | None, words: str
+    verdict: Verdict, threshold: float, effect: Interval | None, words: str, crossed: bool | None
 ) -> None:
-    """Broken if a change to act on could not be told from one that is not, in the table or on the page."""
-    one = explanation(findings=(finding(threshold=threshold, effect=effect),))
+    """Broken if a change to act on could not be told from one that is not, in the table, in JSON or on the
+    page: one that something else moved P99 beside is nothing to act on, however far P99 moved."""
+    one = explanation(findings=(finding(verdict=verdict, threshold=threshold, effect=effect),))
+    (told,) = to_json([one])["explanations"][0]["findings"]
+    assert told["threshold_crossed"] is crossed
     assert words in render_table([one], width=200, color=False, zone=UTC)
     assert words in " ".join(render_table([one], width=60, color=False, zone=UTC).split())
     assert words in unescape(render_page(one, sample.sample_panel(), zone=UTC)).replace("\xa0", " ")
