@@ -185,3 +185,10 @@ def wait_for(done: object, seconds: float = 60) -> None:
                 return
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.1)
+
+
+class Scene:
+    """What is in the history: two judged changes of ``chat``, and one that is too new."""
+
+    def __init__(self, server: Server, page_port: int, now: float) -> None:
+        self.server, self.page_port, self.now = server, page_port, now

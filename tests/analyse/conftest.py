@@ -8,18 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from analyse_history import Scripted, Server, change, fill, free_port, openmetrics, prometheus
+from analyse_history import Scene, Scripted, change, fill, free_port, openmetrics, prometheus
 
 from otelkit.spec import Spec
 
 sys.path.append(str(Path(__file__).parents[1] / "dashboards"))
-
-
-class Scene:
-    """What is in the history: two judged changes of ``chat``, and one that is too new."""
-
-    def __init__(self, server: Server, page_port: int, now: float) -> None:
-        self.server, self.page_port, self.now = server, page_port, now
 
 
 def services(now: float) -> list[Scripted]:

@@ -14,8 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
-from analyse_history import wait_for
-from conftest import Scene
+from analyse_history import Scene, wait_for
 from prometheus_client.parser import text_string_to_metric_families
 
 from otelkit import semconv
