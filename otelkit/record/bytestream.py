@@ -11,8 +11,10 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Iterator
 from functools import lru_cache
+from types import TracebackType
 from typing import Any, Final
 
+from otelkit.model import Outcome
 from otelkit.record.guard import fault
 from otelkit.record.recording import Recording
 
@@ -40,16 +42,19 @@ def parse_json(body: bytes) -> Any:
 class _Body:
     """What is known of a body while it is read."""
 
-    def __init__(
-        self, recording: Recording, inner: Any, reading: Any, content_type: str, encoded: bool
-    ) -> None:
+    def __init__(self, recording: Recording, response: Any, reading: Any) -> None:
         self.recording = recording
-        self.inner = inner
+        self.inner = response.stream
         self.reading = reading
         """The client's own iterator over the body, if there is one."""
+        self._headers = response.headers
         self._buffer = b""
-        self._events = content_type.startswith("text/event-stream")
-        self._legible = not encoded
+        self._events = self._legible = False
+
+    def begin(self) -> None:
+        """The user reads the body."""
+        self._events = self._headers.get("content-type", "").startswith("text/event-stream")
+        self._legible = self._headers.get("content-encoding", "identity") == "identity"
 
     def __del__(self) -> None:
         if self.reading is None:
@@ -85,7 +90,9 @@ class _Body:
             self.recording.observe(chunk)
 
     def end(self) -> None:
-        if not self._events and self._legible:
+        if not self._legible:
+            self.recording.finish(Outcome.COMPLETED)  # whether it says so can't be told
+        elif not self._events:
             self.recording.answered(parse_json(self._buffer))
         self.recording.completed()
 
@@ -121,25 +128,18 @@ def watch_bytes(response: Any, recording: Recording, *, reading: Any = None) -> 
     if isinstance(body, _Body):
         body.reading = reading
         return
-    base = next(
-        (
-            base
-            for base in type(response.stream).__mro__
-            if base.__name__ in ("SyncByteStream", "AsyncByteStream")
-        ),
-        None,
-    )
-    if base is None:
-        return
-    headers = response.headers
-    body = _Body(
-        recording,
-        response.stream,
-        reading,
-        headers.get("content-type", ""),
-        headers.get("content-encoding", "identity") != "identity",
-    )
-    response.stream = _stream_type(base)(body)
+    kind: Any = type(response.stream)
+    watching = _watching(kind)
+    if watching is not None:
+        response.stream = watching(_Body(recording, response, reading))
+
+
+@lru_cache(maxsize=64)
+def _watching(kind: Any) -> Any:
+    """What takes the place of a body's stream of this type; None for one that is not the library's."""
+    bases = (base for base in kind.__mro__ if base.__name__ in ("SyncByteStream", "AsyncByteStream"))
+    base = next(bases, None)
+    return None if base is None else _stream_type(base)
 
 
 @lru_cache(maxsize=8)
@@ -178,28 +178,36 @@ def _stream_type(base: Any) -> Any:
 
 
 def _read(body: _Body) -> Iterator[bytes]:
-    try:
+    with _Reading(body):
         for data in body.inner:
             body.feed(data)
             yield data
-    except GeneratorExit:
-        body.recording.pause()
-        raise
-    except BaseException as error:
-        body.recording.failed(error)
-        raise
-    body.end()
 
 
 async def _read_async(body: _Body, inner: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    try:
+    with _Reading(body):
         async for data in inner:
             body.feed(data)
             yield data
-    except GeneratorExit:
-        body.recording.pause()
-        raise
-    except BaseException as error:
-        body.recording.failed(error)
-        raise
-    body.end()
+
+
+class _Reading:
+    """The user's reading of a body; tells the recording how it ended."""
+
+    __slots__ = ("_body",)
+
+    def __init__(self, body: _Body) -> None:
+        self._body = body
+
+    def __enter__(self) -> None:
+        self._body.begin()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._body.end()
+        elif kind is GeneratorExit:
+            self._body.recording.pause()
+        else:
+            self._body.recording.failed(error)

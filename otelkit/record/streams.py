@@ -1,35 +1,43 @@
 """Watches an iterator while the user reads it, and tells the recording how the reading ended.
 
 Sync and async streams differ only in how a chunk is awaited: what happens with a chunk, and at each kind of
-end, is in ``Recording``. Every exit is covered: end, error, ``close``, ``break`` with and without a variable
-that still holds the stream, collection, and a stream that is never read.
+end, is written once. Every exit is covered: end, error, ``close``, ``break`` with and without a variable that
+still holds the stream, collection, and a stream that is never read.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+import re
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
 from functools import lru_cache
+from textwrap import indent
 from typing import Any, Final, NamedTuple
 
 from otelkit.record import paused
 from otelkit.record.recording import Recording
 
+_NOTE: Final = """
+stamp(now())
+try:
+    piece = QUICK
+except Exception:
+    piece = None
+if piece:
+    keep(piece)
+else:
+    recording.observe(chunk)
+"""
+"""What happens with each chunk; ``QUICK`` is the reader's expression. Written into the functions below, as a
+call for each chunk would double the cost."""
+
 _LOOP: Final = """
 def loop(watched):
     chunk, recording = None, watched.recording
     now = recording.runtime.clock.monotonic_ns
-    stamp, keep, observe = recording.steps.append, recording.pieces.append, recording.observe
+    stamp, keep = recording.steps.append, recording.pieces.append
     try:
         for chunk in watched.inner:
-            stamp(now())
-            try:
-                piece = QUICK
-            except Exception:
-                piece = None
-            if piece:
-                keep(piece)
-            else:
-                observe(chunk)
+            NOTE
             yield chunk
     except GeneratorExit:
         recording.last_chunk = chunk
@@ -41,58 +49,76 @@ def loop(watched):
         raise
     recording.last_chunk = chunk
     recording.completed()
+"""
+"""One ``for`` loop over a stream: a generator takes half the time of a class. It holds ``watched``, which
+would count as dropped otherwise."""
 
-def note(recording, chunk):
-    recording.steps.append(recording.runtime.clock.monotonic_ns())
+_STEP: Final = """
+DEF step(watched):
+    recording = watched.recording
     try:
-        piece = QUICK
-    except Exception:
-        piece = None
-    if piece:
-        recording.pieces.append(piece)
-    else:
-        recording.observe(chunk)
+        chunk = NEXT
+    except END:
+        recording.completed()
+        raise
+    except BaseException as error:
+        recording.failed(error)
+        raise
+    now = recording.runtime.clock.monotonic_ns
+    stamp, keep = recording.steps.append, recording.pieces.append
+    NOTE
+    recording.last_chunk = chunk
+    resume(recording)
+    return chunk
 """
-"""What happens with each chunk, in a ``for`` loop and in single steps; ``QUICK`` is the reader's expression.
-
-A generator with the expression inside takes half the time of a class that calls a function for each chunk. It
-holds ``watched``, which would count as dropped otherwise.
-"""
+"""One chunk, where the user asks for each, and of async streams."""
+_SYNC: Final = {"DEF": "def", "NEXT": "next(watched.inner)", "END": "StopIteration"}
+_ASYNC: Final = {"DEF": "async def", "NEXT": "await watched.inner.__anext__()", "END": "StopAsyncIteration"}
 
 
 class _Compiled(NamedTuple):
+    """The functions for one reader's expression."""
+
     loop: Callable[[WatchedIterator], Generator[Any, Any, None]]
-    note: Callable[[Recording, Any], None]
+    step: Callable[[WatchedIterator], Any]
+    step_async: Callable[[WatchedAsyncIterator], Coroutine[Any, Any, Any]]
 
 
 @lru_cache(maxsize=64)
 def _compiled(quick: str) -> _Compiled:
-    """The two functions for a reader's expression, which is a constant of an adapter's source."""
-    names: dict[str, Any] = {}
-    exec(compile(_LOOP.replace("QUICK", quick or "None"), f"<otelkit stream loop: {quick}>", "exec"), names)
-    return _Compiled(names["loop"], names["note"])
+    """The functions for a reader's expression, which is a constant of an adapter's source."""
+    note = _NOTE.replace("QUICK", quick or "None")
+    return _Compiled(
+        _function("loop", _LOOP, {}, note),
+        _function("step", _STEP, _SYNC, note),
+        _function("step", _STEP, _ASYNC, note),
+    )
+
+
+def _function(name: str, source: str, words: dict[str, str], note: str) -> Any:
+    for word, meaning in words.items():
+        source = source.replace(word, meaning)
+    source = re.sub(r"^( *)NOTE$", lambda line: indent(note.strip(), line[1]), source, flags=re.MULTILINE)
+    names: dict[str, Any] = {"resume": paused.resume}
+    exec(compile(source, f"<otelkit {name} of a stream>", "exec"), names)
+    return names[name]
 
 
 class _Watched:
     """Owns a recording for as long as the user holds the stream."""
 
-    __slots__ = ("__weakref__", "inner", "recording")
+    __slots__ = ("__weakref__", "_functions", "inner", "recording")
 
     def __init__(self, inner: Any, recording: Recording) -> None:
         self.inner = inner
         self.recording = recording
+        self._functions = _compiled(recording.reader.quick)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
     def __del__(self) -> None:
         self.recording.abandon()
-
-    def _note(self, chunk: Any) -> None:
-        recording = self.recording
-        _compiled(recording.reader.quick).note(recording, chunk)
-        recording.last_chunk = chunk
-        paused.resume(recording)
 
 
 class WatchedIterator(_Watched):
@@ -102,19 +128,10 @@ class WatchedIterator(_Watched):
 
     def __iter__(self) -> Iterator[Any]:
         paused.resume(self.recording)
-        return _compiled(self.recording.reader.quick).loop(self)
+        return self._functions.loop(self)
 
     def __next__(self) -> Any:
-        try:
-            chunk = next(self.inner)
-        except StopIteration:
-            self.recording.completed()
-            raise
-        except BaseException as error:
-            self.recording.failed(error)
-            raise
-        self._note(chunk)
-        return chunk
+        return self._functions.step(self)
 
     def close(self) -> None:
         """For generators; others have no ``close`` of their own and then raise AttributeError as they would
@@ -133,17 +150,8 @@ class WatchedAsyncIterator(_Watched):
         paused.resume(self.recording)
         return _AsyncLoop(self)
 
-    async def __anext__(self) -> Any:
-        try:
-            chunk = await self.inner.__anext__()
-        except StopAsyncIteration:
-            self.recording.completed()
-            raise
-        except BaseException as error:
-            self.recording.failed(error)
-            raise
-        self._note(chunk)
-        return chunk
+    def __anext__(self) -> Coroutine[Any, Any, Any]:
+        return self._functions.step_async(self)
 
     async def aclose(self) -> None:
         """For async generators, as ``WatchedIterator.close``."""
@@ -166,8 +174,8 @@ class _AsyncLoop:
     def __aiter__(self) -> AsyncIterator[Any]:
         return self
 
-    async def __anext__(self) -> Any:
-        return await self._watched.__anext__()
+    def __anext__(self) -> Coroutine[Any, Any, Any]:
+        return self._watched._functions.step_async(self._watched)
 
     def __del__(self) -> None:
         self._watched.recording.pause()

@@ -112,9 +112,9 @@ class Stainless:
             headers = options.headers if isinstance(options.headers, Mapping) else {}
             if headers:
                 parameters |= header_parameters(headers)
-            address, port = _server(client)
+            provider, address, port = _known(client) or self._look_at(client)
             request = Request(
-                provider=self.provider_of(client),
+                provider=provider,
                 operation=endpoint.operation,
                 model=str(body.get("model") or ""),
                 parameters=parameters,
@@ -130,23 +130,35 @@ class Stainless:
             fault("begin a generation")
             return None
 
+    def _look_at(self, client: Any) -> tuple[str, str, int | None]:
+        url = _base_url(client)
+        host = getattr(url, "host", "") or ""
+        port = getattr(url, "port", None) or {"https": 443, "http": 80}.get(getattr(url, "scheme", ""))
+        found = self.provider_of(client), host, port
+        _clients[client] = url, found
+        return found
+
 
 def _definer(client: type, name: str) -> type:
     return next(base for base in client.__mro__ if name in vars(base))
 
 
-_servers: Final[WeakKeyDictionary[Any, tuple[Any, tuple[str, int | None]]]] = WeakKeyDictionary()
-"""By client: its URL, and what that says, which would cost each request some microseconds to find anew."""
+_clients: Final[WeakKeyDictionary[Any, tuple[Any, tuple[str, str, int | None]]]] = WeakKeyDictionary()
+"""By client: its URL; its provider, host and port, which would cost each request some microseconds to find
+anew."""
 
 
-def _server(client: Any) -> tuple[str, int | None]:
-    url = getattr(client, "base_url", None)
-    known = _servers.get(client)
-    if known is None or known[0] is not url:
-        host = getattr(url, "host", "") or ""
-        port = getattr(url, "port", None) or {"https": 443, "http": 80}.get(getattr(url, "scheme", ""))
-        known = _servers[client] = url, (host, port)
-    return known[1]
+def _known(client: Any) -> tuple[str, str, int | None] | None:
+    """Provider, host and port of a client that was seen before and has kept its URL."""
+    known = _clients.get(client)
+    return known[1] if known is not None and known[0] is _base_url(client) else None
+
+
+def _base_url(client: Any) -> Any:
+    """What ``client.base_url`` gives, where the client holds it under this name: the property may take ten
+    microseconds."""
+    url = getattr(client, "_base_url", None)
+    return getattr(client, "base_url", None) if url is None else url
 
 
 def _watch_new_stream(original: Any) -> Any:
@@ -171,15 +183,16 @@ def _watch_iterator(stream: Any, inner: Any) -> Any:
     """``inner``, watched if the stream belongs to a recorded call: the user keeps the client's own stream
     object."""
     try:
-        response = getattr(stream, "response", None)
-        recording = recording_of(response)
-        if recording is None:
-            return inner
-        watch_bytes(response, recording, reading=inner)
-        return (WatchedAsyncIterator if hasattr(inner, "__anext__") else WatchedIterator)(inner, recording)
+        recording = recording_of(getattr(stream, "response", None))
+        return inner if recording is None else _watched(recording, stream, inner)
     except Exception:
         fault("watch a stream")
         return inner
+
+
+def _watched(recording: Recording, stream: Any, inner: Any) -> Any:
+    watch_bytes(stream.response, recording, reading=inner)
+    return (WatchedAsyncIterator if hasattr(inner, "__anext__") else WatchedIterator)(inner, recording)
 
 
 def _attach(recording: Recording, result: Any) -> None:
@@ -187,9 +200,11 @@ def _attach(recording: Recording, result: Any) -> None:
     try:
         if is_watchable(getattr(result, "response", None)):
             recording.opened()
-            watch_bytes(result.response, recording)
-            if "_iterator" in vars(result):
-                result._iterator = _watch_iterator(result, result._iterator)
+            inner = vars(result).get("_iterator")
+            if inner is None:
+                watch_bytes(result.response, recording)
+            else:
+                result._iterator = _watched(recording, result, inner)
             return
         http_response = getattr(result, "http_response", result)
         if not is_watchable(http_response):
