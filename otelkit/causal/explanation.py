@@ -59,6 +59,11 @@ class Finding:
     """Effects (seconds) found by the same search at dates without a change: what the p-value came from."""
     threshold: float | None = None
     """Seconds of effect on P99 from which a change of this parameter is one to act on, where stated."""
+    onset: float | None = None
+    """Unix seconds at which the effect of a causal change is first seen."""
+    too_soon: bool = False
+    """Whether too little came after the change to see what else moved at the same moment (the other services,
+    a service that is called, load, prompts): a "causal" may yet turn out to be one of them."""
     known_at: float | None = None
     """Unix seconds that data must reach before the verdict can be given, while it is too early for one."""
 
