@@ -12,7 +12,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.environment_variables import OTEL_BSP_SCHEDULE_DELAY
 from opentelemetry.sdk.trace import TracerProvider
 
-from otelkit.emit.hook import all_processors, hook_into, only_batches, processors_of
+from otelkit.emit.hook import all_processors, hook_into, processors_of
 from otelkit.emit.otlp.delivery import DEFAULT_TIMEOUT, Delivery, shut_down
 from otelkit.emit.otlp.discover import sender_like, timeout_of
 from otelkit.emit.otlp.exporters import BufferedSpanExporter
@@ -51,8 +51,6 @@ class Attachment:
         self._processors: tuple[Any, ...] = ()
         self._route: Route = NoRoute()
         self._promotion: Promotion | None = None
-        self._judged: tuple[Any, ...] = ()
-        self._only_batches = False
         self._deliveries: dict[int, tuple[object, Delivery]] = {}
         """By identity of the exporter, which is kept beside it so that the identity stays taken."""
 
@@ -82,14 +80,6 @@ class Attachment:
             self._provider, self._processors = provider, processors
             self._route = self._find(provider)
         return self._route
-
-    def only_batches(self) -> bool:
-        """Whether the provider now in use shows spans to nobody before it exports a batch. In the request's
-        path: half a microsecond."""
-        processors = all_processors(trace.get_tracer_provider())
-        if processors is not self._judged:
-            self._judged, self._only_batches = processors, only_batches(processors)
-        return self._only_batches
 
     def promoted(self, trace_id: int, *, promote: bool) -> bool:
         """Whether a trace that was not sampled is exported all the same; with ``promote`` it will be, if it

@@ -76,10 +76,6 @@ class Pipeline:
             self._route.write(generation, selected.steps)
         self._own.not_selected(selected.left_out, selected.reason)
 
-    def shows_spans_late(self) -> bool:
-        """Whether nobody sees a span before a batch of them is exported. In the request's path."""
-        return self._attachment.only_batches()
-
     def lost(self, generations: int, reason: str) -> None:
         """Generations that ended and of which nothing else is known."""
         self._own.lost(generations, reason)

@@ -21,6 +21,7 @@ from otelkit import semconv
 from otelkit.emit import notices, server_end, settings
 from otelkit.emit.attach import Attachment
 from otelkit.emit.input_metrics import InputMetrics
+from otelkit.emit.late_spans import LateSpans
 from otelkit.emit.metrics import GenerationMetrics
 from otelkit.emit.multiprocess import FileMirror
 from otelkit.emit.page import MetricsPage, open_page
@@ -141,9 +142,8 @@ def instrument(
                 os.environ["OTEL_SERVICE_NAME"] = service_name
             try:
                 _current = _set_up(registry, defer_providers)
-                instrumentation.install(
-                    _current.sink, service=_current.service, ends_late=_current.sink.ends_late
-                )
+                late_spans = LateSpans(_current.sink.has_room)
+                instrumentation.install(_current.sink, service=_current.service, late_spans=late_spans)
                 server_end.deliver_at_the_end(_before_signal, _current._patches)
                 startup.start_from_environment()
                 _end_before_others()

@@ -108,11 +108,9 @@ class QueueSink:
             self._requests.append(change)
             bell.put(None)
 
-    def ends_late(self) -> bool:
-        """Whether a generation's span may be ended where its record is built: nobody sees it before a batch
-        is exported, and what is handed in now will surely be worked on."""
-        room = not self._closed and 2 * len(self._waiting) < self._capacity
-        return room and self._pipeline.shows_spans_late()
+    def has_room(self) -> bool:
+        """Whether a generation that is handed in now will surely be worked on."""
+        return not self._closed and 2 * len(self._waiting) < self._capacity
 
     def pending(self) -> int:
         """Finished generations that wait for the thread."""

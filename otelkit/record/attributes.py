@@ -87,5 +87,5 @@ def _attribute_value(value: ParameterValue) -> Any:
     if isinstance(value, str):
         return value[:_MAX_TEXT]
     if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
-        return [item[:_MAX_TEXT] for item in value]
+        return tuple(item[:_MAX_TEXT] for item in value)
     return canonical(value)[:_MAX_TEXT]

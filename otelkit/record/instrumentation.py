@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from types import ModuleType
 from typing import Final
@@ -14,6 +14,7 @@ from opentelemetry import trace
 from otelkit.model import Sink
 from otelkit.record import imports
 from otelkit.record.clock import SYSTEM_CLOCK, Clock
+from otelkit.record.late import LateSpans
 from otelkit.record.parameters.process import process as parameters
 from otelkit.record.patches import Patches
 from otelkit.record.providers.base import Provider
@@ -36,7 +37,7 @@ def install(
     service: str | None = None,
     tracer_provider: trace.TracerProvider | None = None,
     clock: Clock = SYSTEM_CLOCK,
-    ends_late: Callable[[], bool] = lambda: False,
+    late_spans: LateSpans | None = None,
 ) -> None:
     """Record the generations of all providers' clients in this process, imported already or later.
 
@@ -49,7 +50,7 @@ def install(
         service: ``service.name``; None to take it from OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES.
         tracer_provider: None for the global one.
         clock: for tests.
-        ends_late: as for ``Runtime``.
+        late_spans: as for ``Runtime``.
     """
     global _runtime
     named = service or service_name_from_environment()
@@ -58,7 +59,7 @@ def install(
         named,
         tracer_provider=tracer_provider,
         clock=clock,
-        ends_late=ends_late,
+        late_spans=late_spans,
     )
     if providers is None:
         for module, reference in client_modules().items():

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any
 
 from opentelemetry import context as otel_context
@@ -16,8 +15,9 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from otelkit import semconv
-from otelkit.model import Generation, Outcome, ParameterValue
+from otelkit.model import Generation, Outcome, ParameterValue, SpanIdentity
 from otelkit.record import paused, propagation, span
+from otelkit.record.active import ActiveSpan, SendingRequest
 from otelkit.record.attributes import request_attributes
 from otelkit.record.guard import fault, guarded
 from otelkit.record.response import Reader, ResponseFacts
@@ -55,7 +55,6 @@ class Recording:
     __slots__ = (
         "_anchor_ns",
         "_call_site",
-        "_deliverable",
         "_endable",
         "_error_type",
         "_facts",
@@ -63,12 +62,12 @@ class Recording:
         "_last_ns",
         "_outcome",
         "_parameters",
-        "_process",
         "_session_id",
         "_share",
         "_span",
         "_start",
         "_streamed",
+        "_unmade",
         "last_chunk",
         "pieces",
         "reader",
@@ -96,10 +95,11 @@ class Recording:
         self._outcome = Outcome.COMPLETED
         self._error_type = ""
         self._joined = False
-        self._process = runtime.process
-        # Popped by whoever ends first, so that two threads, or a collection in the middle, can't end twice.
-        self._endable = [True]
-        self._deliverable = [True]
+        self._span: trace.Span | None = None
+        self._unmade: list[tuple[Request, Context]] = []
+        """What the span is to be made of, until it is. Popped by whoever makes it, as are the entries of
+        ``_endable`` by whoever ends it: so two threads, or a collection in the middle, can't do it twice."""
+        self._endable: list[bool] = []
         self._start, self._anchor_ns = runtime.clock.anchor()
         self._last_ns = self._start
         # The sink may set up OpenTelemetry now, at the first generation; so it is told before the span is
@@ -111,46 +111,36 @@ class Recording:
     def _start_span(self, request: Request) -> None:
         surrounding = otel_context.get_current()
         self._session_id = current_session_id(surrounding)
-        described = request_attributes(request.parameters, request.originals)
         current = trace.get_current_span(surrounding) if surrounding else None
         if current is not None and span.inference_span_of_another(current):
-            self._span, self._endable, self._joined = current, [], True
-            span.add_attributes(current, described)
+            self._span, self._joined = current, True
+            span.add_attributes(current, request_attributes(request.parameters, request.originals))
             span.before_end(current, self._close_joined)
-        else:
-            self._span = self._own_span(request, described, surrounding)
+            return
+        self._unmade = [(request, surrounding)]
+        if not self.runtime.late_spans.can_begin():
+            self._make_span()
 
-    def _own_span(self, request: Request, described: Mapping[str, Any], surrounding: Context) -> trace.Span:
-        attributes: dict[str, Any] = {
-            semconv.OPERATION_NAME: request.operation,
-            semconv.PROVIDER_NAME: request.provider,
-            semconv.REQUEST_MODEL: request.model,
-            **described,
-        }
-        if request.streamed:
-            attributes[semconv.REQUEST_STREAM] = True
-        if request.server_address:
-            attributes[semconv.SERVER_ADDRESS] = request.server_address
-            if request.server_port is not None:
-                attributes[semconv.SERVER_PORT] = request.server_port
-        if self._session_id:
-            attributes[semconv.SESSION_ID] = self._session_id
-        request_id = request.request_id
-        if surrounding:
-            request_id = request_id or propagation.current_request_id(surrounding)
-            attributes |= propagation.baggage_attributes(self.runtime.baggage_keys, surrounding)
-        links = None
-        if request_id:
-            attributes[semconv.REQUEST_ID] = request_id
-            links = (propagation.request_link(request_id),)
-        return self.runtime.tracer.start_span(
-            f"{request.operation} {request.model}" if request.model else request.operation,
+    def _make_span(self) -> None:
+        """Have the tracer make the span, unless that is done."""
+        try:
+            request, surrounding = self._unmade.pop()
+        except IndexError:
+            return
+        request_id = span.request_id(request, surrounding)
+        self._span = self.runtime.tracer.start_span(
+            span.name(request),
             context=surrounding,
             kind=SpanKind.CLIENT,
-            attributes=attributes,
-            links=links,
+            attributes=self._opening_attributes(request, surrounding, request_id),
+            links=(propagation.request_link(request_id),) if request_id else None,
             start_time=self._start + self._anchor_ns,
         )
+        self._endable = [True]
+
+    def _opening_attributes(self, request: Request, surrounding: Context, request_id: str) -> dict[str, Any]:
+        keys = self.runtime.baggage_keys
+        return span.opening_attributes(request, self._session_id, request_id, surrounding, keys)
 
     def active(self) -> ActiveSpan:
         """Makes the span current while the request is sent; never held across a yield to the user."""
@@ -161,8 +151,12 @@ class Recording:
         return SendingRequest(self._active_context(), self)
 
     def _active_context(self) -> Context | None:
-        own = not self._joined and self._span.get_span_context().is_valid
-        return trace.set_span_in_context(self._span) if own else None
+        try:
+            self._make_span()
+        except Exception:
+            fault("begin a span")
+        own = self._span is not None and not self._joined and self._span.get_span_context().is_valid
+        return trace.set_span_in_context(self._span) if own and self._span is not None else None
 
     # --- while it runs --------------------------------------------------------------------------------------
     def observe(self, chunk: Any) -> None:
@@ -214,7 +208,7 @@ class Recording:
 
     def abandon(self) -> None:
         """The consumer closed the stream or dropped it; nothing new for one that has ended."""
-        if self._deliverable:
+        if self in self.runtime.open:
             self.finish(Outcome.ENDED_EARLY)
 
     def pause(self) -> None:
@@ -223,7 +217,7 @@ class Recording:
         The span ends now; the record waits for the stream to be closed, dropped, read to its end, or left
         alone for a while.
         """
-        if not self._deliverable:
+        if self not in self.runtime.open:
             return
         self._conclude(Outcome.ENDED_EARLY)
         self._end_span()
@@ -232,15 +226,15 @@ class Recording:
     def finish(self, outcome: Outcome) -> None:
         """End the generation once; further calls do nothing. Safe from any thread and from ``__del__``."""
         try:
-            self._deliverable.pop()
-        except IndexError:
-            return
+            self.runtime.open.remove(self)
+        except KeyError:
+            return  # or a copy in a forked child; the parent reports it
         self._conclude(outcome)
-        self.runtime.open.discard(self)
-        if self._process != self.runtime.process:
-            return  # a copy in a forked child; the parent reports it
         try:
-            if self._endable and self.runtime.ends_late():
+            late = self.runtime.late_spans.can_end()
+            if late and self._unmade:
+                self.runtime.sink.generation(self._make_late_and_build)
+            elif late and self._endable:
                 self.runtime.sink.generation(self._end_and_build)
             else:
                 self._end_span()
@@ -259,7 +253,7 @@ class Recording:
 
     def _close_joined(self) -> None:
         """Another instrumentation ends its span: what is known by now is all that it will tell."""
-        if not self._deliverable:
+        if self not in self.runtime.open or self._span is None:
             return
         with guarded("complete a span"):
             self._read_last_chunk()
@@ -272,27 +266,34 @@ class Recording:
 
     def _end_span(self) -> None:
         try:
+            self._make_span()
+            made = self._span
+            if made is None:
+                return
             self._read_last_chunk()
             if self._joined:
-                span.end_as_made(self._span)
-            if self._span.is_recording():
-                attributes = span.closing_attributes(self._facts, self.steps, self._start)
-                attributes[semconv.OUTCOME] = self._outcome.value
-                if self._error_type:
-                    attributes[semconv.ERROR_TYPE] = self._error_type
-                share = self._repeated_share()
-                if share is not None:
-                    attributes[semconv.REPEATED_TOKEN_SHARE] = share
-                self._span.set_attributes(attributes)
+                span.end_as_made(made)
+            if made.is_recording():
+                made.set_attributes(self._closing_attributes())
                 if self._outcome is Outcome.ERROR:
-                    self._span.set_status(Status(StatusCode.ERROR, self._error_type))
+                    made.set_status(Status(StatusCode.ERROR, self._error_type))
             if self._endable:
                 self._endable.pop()
-                self._span.end(end_time=self._end_ns())
+                made.end(end_time=self._end_ns())
         except IndexError:
             return  # another thread has ended it
         except Exception:
             fault("end a span")
+
+    def _closing_attributes(self) -> dict[str, Any]:
+        attributes = span.closing_attributes(self._facts, self.steps, self._start)
+        attributes[semconv.OUTCOME] = self._outcome.value
+        if self._error_type:
+            attributes[semconv.ERROR_TYPE] = self._error_type
+        share = self._repeated_share()
+        if share is not None:
+            attributes[semconv.REPEATED_TOKEN_SHARE] = share
+        return attributes
 
     def _read_last_chunk(self) -> None:
         """Some servers send the finish reason or the usage along with the last text."""
@@ -310,11 +311,40 @@ class Recording:
         return last + self._anchor_ns
 
     # --- the record, off the request's path -----------------------------------------------------------------
+    def _make_late_and_build(self) -> Generation:
+        identity = None
+        with guarded("make a span late"):
+            identity = self._make_late()
+        if identity is None:
+            return self._end_and_build()
+        return self._build(identity)
+
+    def _make_late(self) -> SpanIdentity | None:
+        request, surrounding = self._unmade[0]
+        if span.request_id(request, surrounding):
+            return None  # it has a link
+        self._read_last_chunk()
+        attributes = self._opening_attributes(request, surrounding, "")
+        attributes |= self._closing_attributes()
+        identity = self.runtime.late_spans.make(
+            span.name(request),
+            surrounding,
+            attributes,
+            start_ns=self._start + self._anchor_ns,
+            end_ns=self._end_ns(),
+            error=self._error_type if self._outcome is Outcome.ERROR else None,
+        )
+        if identity is not None:
+            self._unmade.clear()
+        return identity
+
     def _end_and_build(self) -> Generation:
         self._end_span()
         return self._build()
 
-    def _build(self) -> Generation:
+    def _build(self, identity: SpanIdentity | None = None) -> Generation:
+        if identity is None and self._span is not None:
+            identity = span.identity(self._span)
         anchor, facts = self._anchor_ns, self._facts
         share, self.pieces = self._repeated_share(), []
         generation = Generation(
@@ -335,7 +365,7 @@ class Recording:
             input_tokens=facts.input_tokens,
             output_tokens=facts.output_tokens,
             repeated_token_share=share,
-            span=span.identity(self._span),
+            span=identity,
             session_id=self._session_id,
             phase_seconds=facts.phase_seconds,
         )
@@ -356,41 +386,3 @@ def repeated_share(pieces: Sequence[Any]) -> float | None:
     except TypeError:
         return None  # a server that sends something else than text
     return None if not distinct or None in distinct else 1 - len(distinct) / len(pieces)
-
-
-class ActiveSpan:
-    """Makes a span current around a call, and never logs an error when it is left in another context."""
-
-    __slots__ = ("_context", "_token")
-
-    def __init__(self, context: Context | None) -> None:
-        self._context = context
-
-    def __enter__(self) -> None:
-        if self._context is not None:
-            self._token = otel_context.attach(self._context)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # A coroutine that is thrown away gets GeneratorExit in whatever context collects it; its own context
-        # dies with it.
-        if self._context is not None and kind is not GeneratorExit:
-            otel_context.detach(self._token)
-
-
-class SendingRequest(ActiveSpan):
-    """Also tells the recording of an error, which goes on to the caller."""
-
-    __slots__ = ("_recording",)
-
-    def __init__(self, context: Context | None, recording: Recording) -> None:
-        super().__init__(context)
-        self._recording = recording
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, trace)
-        if error is not None:
-            self._recording.failed(error)

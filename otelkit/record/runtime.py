@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +14,7 @@ from otelkit import __version__, semconv
 from otelkit.model import CallSite, Generation, Sink
 from otelkit.record.clock import SYSTEM_CLOCK, Clock
 from otelkit.record.guard import guarded
+from otelkit.record.late import LateSpans, NeverLate
 from otelkit.record.observed import ChangeDetector
 from otelkit.record.propagation import baggage_keys
 
@@ -45,8 +45,8 @@ class Runtime:
         tracer_provider: makes the generations' spans; None for the global one.
         clock: replaced in tests.
         detector: finds observed parameter changes; None for a fresh one.
-        ends_late: asked at each end whether the generation's span may be ended where its record is built, off
-            the request's path: only where nobody could tell the difference.
+        late_spans: says which spans may be made or ended off the request's path, and makes them; None for
+            none.
     """
 
     def __init__(
@@ -57,18 +57,17 @@ class Runtime:
         tracer_provider: trace.TracerProvider | None = None,
         clock: Clock = SYSTEM_CLOCK,
         detector: ChangeDetector | None = None,
-        ends_late: Callable[[], bool] = lambda: False,
+        late_spans: LateSpans | None = None,
     ) -> None:
         self.sink = sink
         self.service = service
         self.clock = clock
-        self.ends_late = ends_late
+        self.late_spans = NeverLate() if late_spans is None else late_spans
         self.detector = ChangeDetector() if detector is None else detector
         self.tracer = trace.get_tracer(semconv.SCOPE, __version__, tracer_provider)
         self.baggage_keys = baggage_keys()
         self.open: set[Recording] = set()
         """Held here so that streams nobody finishes still get their span when the process ends."""
-        self.process = os.getpid()
         self._ends_with_process = False
 
     def begin(self, site: CallSite) -> None:
@@ -99,7 +98,6 @@ class Runtime:
     def after_fork(self) -> None:
         """In the child: generations of the parent are the parent's to report."""
         self.open.clear()
-        self.process = os.getpid()
 
 
 @lru_cache(maxsize=2048)

@@ -6,13 +6,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from opentelemetry.context import Context
 from opentelemetry.trace import Span, StatusCode
 
 from otelkit import semconv
 from otelkit.model import SpanIdentity
+from otelkit.record import propagation
+from otelkit.record.attributes import request_attributes
 from otelkit.record.response import ResponseFacts
+
+if TYPE_CHECKING:
+    from otelkit.record.recording import Request
 
 _INFERENCE: Final = frozenset({"chat", "generate_content", "text_completion"})
 
@@ -78,6 +84,41 @@ def end_as_made(span: Span) -> None:
 def ended_with_error(span: Span) -> bool:
     """Whether the instrumentation that made the span has said that the call failed."""
     return getattr(getattr(span, "status", None), "status_code", None) is StatusCode.ERROR
+
+
+def name(request: Request) -> str:
+    """The span's name, by the convention."""
+    return f"{request.operation} {request.model}" if request.model else request.operation
+
+
+def request_id(request: Request, surrounding: Context) -> str:
+    """The request id that goes with a call; empty when there is none."""
+    return request.request_id or (propagation.current_request_id(surrounding) if surrounding else "")
+
+
+def opening_attributes(
+    request: Request, session_id: str, request_id: str, surrounding: Context, baggage_keys: Sequence[str]
+) -> dict[str, Any]:
+    """What is known of a call before it is sent."""
+    attributes: dict[str, Any] = {
+        semconv.OPERATION_NAME: request.operation,
+        semconv.PROVIDER_NAME: request.provider,
+        semconv.REQUEST_MODEL: request.model,
+        **request_attributes(request.parameters, request.originals),
+    }
+    if request.streamed:
+        attributes[semconv.REQUEST_STREAM] = True
+    if request.server_address:
+        attributes[semconv.SERVER_ADDRESS] = request.server_address
+        if request.server_port is not None:
+            attributes[semconv.SERVER_PORT] = request.server_port
+    if session_id:
+        attributes[semconv.SESSION_ID] = session_id
+    if surrounding:
+        attributes |= propagation.baggage_attributes(baggage_keys, surrounding)
+    if request_id:
+        attributes[semconv.REQUEST_ID] = request_id
+    return attributes
 
 
 def closing_attributes(facts: ResponseFacts, steps: Sequence[int], start: int) -> dict[str, Any]:

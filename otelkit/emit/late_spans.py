@@ -1,0 +1,174 @@
+"""Spans of generations that are made or ended in the background thread, where nobody can tell the difference.
+
+To have the SDK make a span and end it takes 20 to 40 microseconds, nearly all of it for what may happen in
+between: locks, processors that see it begin, attributes that come one by one. A span that is made when all of
+it is known, and that nobody sees before a batch is exported, needs none of that: it is one ``ReadableSpan``,
+as the SDK's own ``end`` makes one, handed to the processors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from opentelemetry import trace
+from opentelemetry.attributes import BoundedAttributes
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, Tracer, TracerProvider
+from opentelemetry.sdk.trace.sampling import (
+    Decision,
+    ParentBased,
+    ParentBasedTraceIdRatio,
+    Sampler,
+    StaticSampler,
+    TraceIdRatioBased,
+)
+from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
+
+from otelkit import __version__, semconv
+from otelkit.emit.hook import all_processors, only_batches
+from otelkit.model import SpanIdentity
+
+_RANDOM: Final = 0x02
+"""W3C's flag of trace ids that are random."""
+_FLAGS: Final = [TraceFlags(flags) for flags in range(4)]
+_UNSET: Final = Status(StatusCode.UNSET)
+
+
+class _Judgement(NamedTuple):
+    """What is known of a tracer provider, for as long as it has the same processors."""
+
+    processors: tuple[Any, ...] = ()
+    only_batches: bool = False
+    maker: _Maker | None = None
+
+
+class LateSpans:
+    """``record.late.LateSpans`` for the global tracer provider.
+
+    Args:
+        has_room: whether a generation that is handed in now will surely be worked on.
+    """
+
+    def __init__(self, has_room: Callable[[], bool]) -> None:
+        self._has_room = has_room
+        self._last = _Judgement()
+
+    def can_begin(self) -> bool:
+        return self._judgement().maker is not None
+
+    def can_end(self) -> bool:
+        return self._has_room() and self._judgement().only_batches
+
+    def make(
+        self,
+        name: str,
+        surrounding: Context,
+        attributes: Mapping[str, Any],
+        *,
+        start_ns: int,
+        end_ns: int,
+        error: str | None,
+    ) -> SpanIdentity | None:
+        maker = self._judgement().maker  # asked again: the program may have added a processor
+        if maker is None:
+            return None
+        status = _UNSET if error is None else Status(StatusCode.ERROR, error)
+        return maker.make(name, surrounding, attributes, start_ns, end_ns, status)
+
+    def _judgement(self) -> _Judgement:
+        """Half a microsecond."""
+        provider = trace.get_tracer_provider()
+        processors = all_processors(provider)
+        last = self._last
+        if processors is not last.processors:
+            last = self._last = _judge(provider, processors)
+        return last
+
+
+def _judge(provider: trace.TracerProvider, processors: tuple[Any, ...]) -> _Judgement:
+    if not only_batches(processors) or not isinstance(provider, TracerProvider):
+        return _Judgement(processors)
+    tracer = provider.get_tracer(semconv.SCOPE, __version__)
+    if isinstance(tracer, Tracer) and _is_plain(tracer) and _decides_by_parent_and_id(provider.sampler):
+        return _Judgement(processors, True, _Maker(provider, tracer))
+    return _Judgement(processors, True)
+
+
+def _is_plain(tracer: Tracer) -> bool:
+    """Whether a tracer makes spans, and does nothing else when it makes one."""
+    metrics = type(getattr(tracer, "_tracer_metrics", None)).__name__
+    return tracer._is_enabled() and metrics in ("NoneType", "NoOpTracerMetrics")
+
+
+def _decides_by_parent_and_id(sampler: Sampler) -> bool:
+    """Whether it doesn't matter to a sampler when it is asked, and with which attributes."""
+    if type(sampler) in (ParentBased, ParentBasedTraceIdRatio):
+        return all(_decides_by_parent_and_id(part) for part in vars(sampler).values())
+    return type(sampler) in (StaticSampler, TraceIdRatioBased)
+
+
+class _Maker:
+    """Makes whole spans of one tracer."""
+
+    def __init__(self, provider: TracerProvider, tracer: Tracer) -> None:
+        self._provider = provider
+        self._tracer = tracer
+        self._scope = tracer._instrumentation_scope
+        self._ids = provider.id_generator
+        is_random: Callable[[], bool] = getattr(self._ids, "is_trace_id_random", lambda: False)
+        self._is_random = is_random
+        limits: SpanLimits = tracer._span_limits
+        self._most_attributes = limits.max_span_attributes
+        self._longest_value = limits.max_span_attribute_length
+
+    def make(
+        self,
+        name: str,
+        surrounding: Context,
+        attributes: Mapping[str, Any],
+        start_ns: int,
+        end_ns: int,
+        status: Status,
+    ) -> SpanIdentity:
+        """A span that has ended, left with the processors if it is sampled."""
+        parent = trace.get_current_span(surrounding).get_span_context() if surrounding else None
+        if parent is None or not parent.is_valid:
+            parent = None
+            trace_id, is_random = self._ids.generate_trace_id(), self._is_random()
+        else:
+            trace_id, is_random = parent.trace_id, bool(parent.trace_flags & _RANDOM)
+        decided = self._provider.sampler.should_sample(
+            surrounding, trace_id, name, SpanKind.CLIENT, attributes, ()
+        )
+        sampled = decided.decision is Decision.RECORD_AND_SAMPLE
+        context = SpanContext(
+            trace_id,
+            self._ids.generate_span_id(),
+            False,
+            _FLAGS[sampled | (_RANDOM if is_random else 0)],
+            decided.trace_state,
+        )
+        if sampled:
+            span = ReadableSpan(
+                name,
+                context,
+                parent,
+                self._tracer.resource,
+                self._limited(attributes),
+                kind=SpanKind.CLIENT,
+                status=status,
+                start_time=start_ns,
+                end_time=end_ns,
+                instrumentation_scope=self._scope,
+            )
+            self._tracer.span_processor.on_end(span)
+        state = context.trace_state
+        return SpanIdentity(trace_id, context.span_id, sampled, state.to_header() if state else "")
+
+    def _limited(self, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Within the provider's limits; what it takes to see to that is spared where they are not reached."""
+        most = self._most_attributes
+        if self._longest_value is None and (most is None or len(attributes) <= most):
+            return attributes
+        return BoundedAttributes(most, attributes, max_value_len=self._longest_value)
