@@ -24,6 +24,7 @@ from otelkit.record.response import Reader, ResponseFacts
 from otelkit.record.runtime import Runtime, call_site
 from otelkit.record.session import current_session_id
 from otelkit.record.times import shifted
+from otelkit.record.unmade import UnmadeSpan
 
 
 @dataclass(slots=True)  # not frozen: that triples the cost of making one
@@ -58,6 +59,7 @@ class Recording:
         "_endable",
         "_error_type",
         "_facts",
+        "_identity",
         "_joined",
         "_last_ns",
         "_outcome",
@@ -96,6 +98,8 @@ class Recording:
         self._error_type = ""
         self._joined = False
         self._span: trace.Span | None = None
+        self._identity: SpanIdentity | None = None
+        """Of a span that was made late, and of which there is nothing else left."""
         self._unmade: list[tuple[Request, Context]] = []
         """What the span is to be made of, until it is. Popped by whoever makes it, as are the entries of
         ``_endable`` by whoever ends it: so two threads, or a collection in the middle, can't do it twice."""
@@ -151,12 +155,20 @@ class Recording:
         return SendingRequest(self._active_context(), self)
 
     def _active_context(self) -> Context | None:
+        if self._unmade:
+            return trace.set_span_in_context(UnmadeSpan(self._made_span))
+        own = self._span is not None and not self._joined and self._span.get_span_context().is_valid
+        return trace.set_span_in_context(self._span) if own and self._span is not None else None
+
+    def _made_span(self) -> trace.Span:
+        """The span, which somebody has asked for while it was the current one, or later."""
         try:
             self._make_span()
         except Exception:
             fault("begin a span")
-        own = self._span is not None and not self._joined and self._span.get_span_context().is_valid
-        return trace.set_span_in_context(self._span) if own and self._span is not None else None
+        if self._span is None and self._identity is not None:
+            self._span = span.ended(self._identity)
+        return trace.INVALID_SPAN if self._span is None else self._span
 
     # --- while it runs --------------------------------------------------------------------------------------
     def observe(self, chunk: Any) -> None:
@@ -193,8 +205,15 @@ class Recording:
 
     # --- ends -----------------------------------------------------------------------------------------------
     def completed(self) -> None:
-        """The stream was read to its end."""
-        self.finish(Outcome.COMPLETED)
+        """The stream was read to its end; which came early, where the provider has not said that the answer
+        ends there. No error: neither the provider nor its client takes it for one."""
+        self.finish(Outcome.COMPLETED if self._is_whole() else Outcome.ENDED_EARLY)
+
+    def _is_whole(self) -> bool:
+        if self._facts.finish_reasons or not getattr(self.reader, "says_end", False):
+            return True
+        self._read_last_chunk()
+        return bool(self._facts.finish_reasons)
 
     def failed(self, error: BaseException) -> None:
         """``error`` came out of the provider's client."""
@@ -312,21 +331,28 @@ class Recording:
 
     # --- the record, off the request's path -----------------------------------------------------------------
     def _make_late_and_build(self) -> Generation:
-        identity = None
         with guarded("make a span late"):
-            identity = self._make_late()
-        if identity is None:
-            return self._end_and_build()
-        return self._build(identity)
+            self._make_late()
+        return self._end_and_build() if self._identity is None else self._build()
 
-    def _make_late(self) -> SpanIdentity | None:
-        request, surrounding = self._unmade[0]
+    def _make_late(self) -> None:
+        try:
+            unmade = self._unmade.pop()
+        except IndexError:
+            return  # somebody has just asked for it
+        try:
+            self._identity = self._made_late(*unmade)
+        finally:
+            if self._identity is None:
+                self._unmade.append(unmade)
+
+    def _made_late(self, request: Request, surrounding: Context) -> SpanIdentity | None:
         if span.request_id(request, surrounding):
             return None  # it has a link
         self._read_last_chunk()
         attributes = self._opening_attributes(request, surrounding, "")
         attributes |= self._closing_attributes()
-        identity = self.runtime.late_spans.make(
+        return self.runtime.late_spans.make(
             span.name(request),
             surrounding,
             attributes,
@@ -334,15 +360,13 @@ class Recording:
             end_ns=self._end_ns(),
             error=self._error_type if self._outcome is Outcome.ERROR else None,
         )
-        if identity is not None:
-            self._unmade.clear()
-        return identity
 
     def _end_and_build(self) -> Generation:
         self._end_span()
         return self._build()
 
-    def _build(self, identity: SpanIdentity | None = None) -> Generation:
+    def _build(self) -> Generation:
+        identity = self._identity
         if identity is None and self._span is not None:
             identity = span.identity(self._span)
         anchor, facts = self._anchor_ns, self._facts

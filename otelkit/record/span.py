@@ -9,13 +9,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from opentelemetry.context import Context
-from opentelemetry.trace import Span, StatusCode
+from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, StatusCode, TraceFlags, TraceState
 
 from otelkit import semconv
 from otelkit.model import SpanIdentity
 from otelkit.record import propagation
 from otelkit.record.attributes import request_attributes
 from otelkit.record.response import ResponseFacts
+from otelkit.record.unmade import UnmadeSpan
 
 if TYPE_CHECKING:
     from otelkit.record.recording import Request
@@ -29,7 +30,7 @@ def inference_span_of_another(span: Span) -> bool:
     Agent, tool and workflow spans carry the same family of attributes but are parents of generations, not
     generations.
     """
-    if not span.is_recording():
+    if isinstance(span, UnmadeSpan) or not span.is_recording():
         return False
     attributes: Mapping[str, Any] = getattr(span, "attributes", None) or {}
     scope = getattr(getattr(span, "instrumentation_scope", None), "name", "")
@@ -54,6 +55,13 @@ def identity(span: Span) -> SpanIdentity | None:
         context.trace_flags.sampled,
         context.trace_state.to_header() if context.trace_state else "",
     )
+
+
+def ended(identity: SpanIdentity) -> Span:
+    """Stands for a span that has ended, as the parent of others."""
+    state = TraceState.from_header([identity.trace_state]) if identity.trace_state else None
+    flags = TraceFlags(TraceFlags.SAMPLED if identity.sampled else TraceFlags.DEFAULT)
+    return NonRecordingSpan(SpanContext(identity.trace_id, identity.span_id, False, flags, state))
 
 
 def add_attributes(span: Span, attributes: Mapping[str, Any]) -> None:
