@@ -36,7 +36,8 @@ class Outcome(enum.Enum):
 
     COMPLETED = "completed"
     ENDED_EARLY = "ended_early"
-    """The consumer stopped reading (break, close, collected); not an error."""
+    """The consumer stopped reading (break, close, collected), or the provider ended the stream without saying
+    that the answer ends; not an error."""
     CANCELLED = "cancelled"
     ERROR = "error"
 

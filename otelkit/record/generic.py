@@ -20,6 +20,7 @@ class _ItemReader:
     """Every item is a token step, save empty text."""
 
     quick = "chunk if chunk.__class__ is str else None"
+    says_end = False
 
     def chunk(self, item: Any, facts: ResponseFacts) -> bool:
         facts.piece = item if isinstance(item, str) else None

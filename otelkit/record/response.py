@@ -113,6 +113,11 @@ class Reader(Protocol):
         every chunk read so.
         """
 
+    @property
+    def says_end(self) -> bool:
+        """Whether every whole stream has a finish reason: one that ends without is cut off. Taken for False
+        where it is missing."""
+
     def chunk(self, chunk: Any, facts: ResponseFacts) -> bool:
         """Read a chunk wholly. True if it is a token step: role-only and usage-only chunks are none."""
 

@@ -171,6 +171,34 @@ def test_fault_in_the_middle(fault: str, wire: Wire, client: OpenAI, recorded: R
     assert the_one(recorded, Outcome.ERROR, 1).error_type == error_type
 
 
+@pytest.mark.parametrize("marker", ["[DONE]", ""])
+def test_cut_cleanly(marker: str, wire: Wire, client: OpenAI, recorded: Recorded) -> None:
+    """Broken: a stream that ends without error, but half way, passes for a whole answer."""
+
+    def cut(exchange: Exchange) -> None:
+        exchange.begin_events()
+        exchange.event(openai_wire.chunk("one"))
+        exchange.done(marker)
+
+    wire.answer = cut
+    assert len(list(ask(client))) == 1
+    assert the_one(recorded, Outcome.ENDED_EARLY, 1).finish_reasons == ()
+
+
+def test_finish_reason_with_the_last_text(wire: Wire, client: OpenAI, recorded: Recorded) -> None:
+    """Broken: a whole answer of a server that sends both in one chunk passes for one that was cut off."""
+
+    def answer(exchange: Exchange) -> None:
+        exchange.begin_events()
+        exchange.event(openai_wire.chunk("one"))
+        exchange.event(openai_wire.chunk(" two", finish="length"))
+        exchange.done()
+
+    wire.answer = answer
+    assert len(list(ask(client))) == 2
+    assert the_one(recorded, Outcome.COMPLETED, 2).finish_reasons == ("length",)
+
+
 def test_refused_request(wire: Wire, client: OpenAI, recorded: Recorded) -> None:
     """Broken: an error status before the stream begins has no span, or one that is OK."""
     wire.answer = lambda exchange: exchange.json({"error": {"message": "slow down"}}, status=429)

@@ -61,6 +61,21 @@ def test_raw_lines(client: OpenAI, recorded: Recorded) -> None:
     check(recorded, Outcome.COMPLETED, 4)
 
 
+def test_raw_lines_cut_cleanly(wire: Wire, client: OpenAI, recorded: Recorded) -> None:
+    """Broken: a stream that ends half way, without error, passes for a whole answer where the program reads
+    its lines."""
+
+    def cut(exchange: Exchange) -> None:
+        exchange.begin_events()
+        exchange.event(openai_wire.chunk("one"))
+        exchange.done(marker="")
+
+    wire.answer = cut
+    raw = client.chat.completions.with_raw_response.create(model="m", messages=MESSAGES, stream=True)
+    assert len([line for line in raw.http_response.iter_lines() if line]) == 1
+    check(recorded, Outcome.ENDED_EARLY, 1)
+
+
 def test_raw_abandoned(client: OpenAI, recorded: Recorded) -> None:
     """Broken: a raw response that is dropped unread has no span."""
     client.chat.completions.with_raw_response.create(model="m", messages=MESSAGES, stream=True)

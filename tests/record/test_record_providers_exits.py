@@ -193,6 +193,33 @@ def test_fault_in_the_middle_async(spoiler: str, dialect: Dialect, wire: Wire, r
     assert the_one(recorded, dialect, ERROR, 1).error_type
 
 
+def cut_cleanly(dialect: Dialect) -> Any:
+    return dialect.stream(spoil=lambda exchange: exchange.done(marker=""))
+
+
+def test_cut_cleanly(dialect: Dialect, wire: Wire, recorded: Recorded) -> None:
+    """Broken: a stream that ends without error, but half way, passes for a whole answer."""
+    wire.answer = cut_cleanly(dialect)
+    with dialect.client(wire.url) as client:
+        assert [text for chunk in dialect.ask(client) if (text := dialect.text(chunk))] == ["one"]
+    generation = the_one(recorded, dialect, EARLY, 1)
+    assert generation.finish_reasons == ()
+    assert semconv.RESPONSE_FINISH_REASONS not in (recorded.spans[0].attributes or {})
+
+
+def test_cut_cleanly_async(dialect: Dialect, wire: Wire, recorded: Recorded) -> None:
+    """As above, for the async client."""
+    wire.answer = cut_cleanly(dialect)
+
+    async def main() -> None:
+        async with dialect.async_client(wire.url) as client:
+            async for _ in await dialect.ask_async(client):
+                pass
+
+    asyncio.run(main())
+    the_one(recorded, dialect, EARLY, 1)
+
+
 def test_refused_request(dialect: Dialect, wire: Wire, recorded: Recorded) -> None:
     """Broken: an error status before the stream begins has no span, or one that is OK."""
     wire.answer = lambda exchange: exchange.json({"error": {"message": "no", "code": 400}}, status=400)

@@ -19,6 +19,7 @@ class MessageReader:
     """Reads stream events, and messages."""
 
     quick = "chunk.delta.text"
+    says_end = True
 
     def __init__(self, body: Mapping[str, Any]) -> None:
         pass

@@ -14,6 +14,7 @@ class GeminiReader:
 
     quick = ""
     """A chunk holds many tokens here, so reading each wholly costs little per token."""
+    says_end = True
 
     def __init__(self) -> None:
         self._tokens_before = 0

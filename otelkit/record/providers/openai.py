@@ -55,6 +55,8 @@ def _error_type(error: Any) -> str:
 class _ChoicesReader:
     """What both have in common: answers are lists of choices."""
 
+    says_end = True
+
     def response(self, response: Any, facts: ResponseFacts) -> None:
         _note_response(response, facts)
         for choice in getattr(response, "choices", None) or ():

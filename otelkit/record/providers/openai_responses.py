@@ -15,6 +15,8 @@ class ResponsesReader:
     """Reads stream events, and ``response`` objects. Every delta (text, reasoning, tool arguments) is a token
     step."""
 
+    says_end = True
+
     def __init__(self, body: Mapping[str, Any]) -> None:
         scored = "message.output_text.logprobs" in (body.get("include") or ()) or body.get("top_logprobs")
         self.quick = "" if scored else "chunk.delta"

@@ -51,6 +51,7 @@ class _GenerateReader:
     """Reads what ``generate`` returns, given the length of the prompt."""
 
     quick = ""
+    says_end = False
 
     def __init__(self, prompt_length: int, batch: int) -> None:
         self._prompt_length = prompt_length

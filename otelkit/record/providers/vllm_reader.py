@@ -66,6 +66,7 @@ class OutputReader:
     """
 
     quick = ""
+    says_end = True
 
     def __init__(self, kind: str = "FINAL_ONLY") -> None:
         self._kind = kind
