@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final
 
 from prometheus_client import Histogram
 from prometheus_client.samples import Exemplar
+from prometheus_client.values import MutexValue
 
 from otelkit import semconv
+from otelkit.record.times import Buckets, Lanes
 
 NANOSECONDS: Final = 1_000_000_000
 """In a second."""
@@ -20,87 +23,90 @@ NANOSECONDS: Final = 1_000_000_000
 class BulkHistogram(Histogram):
     """Equal to calling ``observe`` for every value, at a fraction of its cost.
 
-    ``observe`` takes two locks and a linear search for each value; here a generation's values are sorted and
-    each bucket is incremented at most once. The class is prometheus_client's own, so multiprocess mode works
-    as well.
+    ``observe`` takes two locks and a linear search for each value; here each bucket is incremented at most
+    once for all values of a generation. The class is prometheus_client's own, so multiprocess mode works as
+    well.
     """
 
     def _metric_init(self) -> None:
         super()._metric_init()
-        self._bounds_in: dict[int, list[int | float]] = {}
+        self._values_are_plain = type(self._sum) is MutexValue
+        """Numbers in memory that only one thread at a time adds to: they need no lock to be added to."""
+        self._scaled: dict[int, tuple[list[int | float], Buckets]] = {}
+        """Bounds by unit."""
+        self._lowest = 0
+        """Lowest bucket that the last values added by lanes were in: where the next are looked for."""
 
-    def add(self, values: Sequence[float], per_unit: int = 1, exemplar: dict[str, str] | None = None) -> None:
-        """Count ``values``, in any order; whole numbers are quickest.
+    def add(self, value: float, per_unit: int = 1, exemplar: dict[str, str] | None = None) -> None:
+        """Count one value; whole numbers are quickest.
 
         Args:
-            per_unit: how many of the values' units make one of the histogram's: 10**9 for nanoseconds in a
+            per_unit: how many of the value's unit make one of the histogram's: 10**9 for nanoseconds in a
                 histogram of seconds.
-            exemplar: labels to put on the bucket of the largest value; None for no exemplar.
+            exemplar: labels to put on the bucket of the value; None for no exemplar.
         """
-        if not values:
-            return
-        ordered = values if len(values) == 1 else sorted(values)
-        counts = self._counts(ordered, per_unit)
-        self._take(counts, sum(ordered) / per_unit)
+        bounds, _ = self._scaled.get(per_unit) or self._scale(per_unit)
+        bucket, total = bisect_left(bounds, value), value / per_unit
+        self._take(((bucket, 1),), total)
         if exemplar is not None:
-            self._point(counts[-1][0], ordered[-1] / per_unit, exemplar)
+            self._point(bucket, total, exemplar)
 
     def add_parts(
         self,
-        parts: Iterable[tuple[BulkHistogram, Sequence[int]]],
+        parts: Iterable[tuple[BulkHistogram, Lanes, int]],
         per_unit: int = 1,
         exemplar: dict[str, str] | None = None,
     ) -> None:
         """Count values both here and, part by part, in other histograms with the same bounds.
 
-        Costs little more than ``add`` here alone: values are sorted and counted once. The exemplar is for
-        this histogram.
+        Args:
+            parts: histogram, values, and their sum.
+            exemplar: labels to put, here, on the highest bucket that any of the values is in.
         """
+        _, buckets = self._scaled.get(per_unit) or self._scale(per_unit)
         together: dict[int, int] = {}
-        total, largest = 0.0, 0
-        for histogram, values in parts:
-            if not values:
+        total, highest, example = 0, -1, 0
+        for histogram, values, part in parts:
+            if not values.length:
                 continue
-            ordered = sorted(values)
-            counts = self._counts(ordered, per_unit)
-            part = sum(ordered) / per_unit
-            histogram._take(counts, part)
-            for bucket, count in counts:
-                together[bucket] = together.get(bucket, 0) + count
+            counts, value = buckets.count(values, histogram._lowest)
+            histogram._lowest = counts[0][0]
+            histogram._take(counts, part / per_unit)
+            for one, count in counts:
+                together[one] = together.get(one, 0) + count
             total += part
-            largest = max(largest, ordered[-1])
+            if counts[-1][0] > highest:
+                highest, example = counts[-1][0], value
         if not together:
             return
-        self._take(together.items(), total)
+        self._take(together.items(), total / per_unit)
         if exemplar is not None:
-            self._point(max(together), largest / per_unit, exemplar)
-
-    def _counts(self, ordered: Sequence[float], per_unit: int) -> list[tuple[int, int]]:
-        """(bucket, how many of the values) for each bucket that has any, ascending."""
-        bounds = self._bounds_in.get(per_unit) or self._scale(per_unit)
-        counts = []
-        last, counted = bisect_left(bounds, ordered[-1]), 0
-        for bucket in range(bisect_left(bounds, ordered[0]), last):
-            below = bisect_right(ordered, bounds[bucket], counted)
-            if below > counted:
-                counts.append((bucket, below - counted))
-            counted = below
-        counts.append((last, len(ordered) - counted))
-        return counts
+            self._point(highest, example / per_unit, exemplar)
 
     def _take(self, counts: Iterable[tuple[int, int]], total: float) -> None:
-        self._sum.inc(total)
         buckets = self._buckets
+        if self._values_are_plain:
+            self._sum._value += total
+            for bucket, count in counts:
+                buckets[bucket]._value += count
+            return
+        self._sum.inc(total)
         for bucket, count in counts:
             buckets[bucket].inc(count)
 
     def _point(self, bucket: int, value: float, exemplar: dict[str, str]) -> None:
         self._buckets[bucket].set_exemplar(Exemplar(exemplar, value, time.time()))
 
-    def _scale(self, per_unit: int) -> list[int | float]:
-        """Bounds in the values' unit, whole where they can be: comparing a float to an integer is slow."""
-        bounds = self._bounds_in[per_unit] = [_whole(bound * per_unit) for bound in self._upper_bounds]
-        return bounds
+    def _scale(self, per_unit: int) -> tuple[list[int | float], Buckets]:
+        scaled = self._scaled[per_unit] = _scaled(tuple(self._upper_bounds), per_unit)
+        return scaled
+
+
+@lru_cache(maxsize=64)
+def _scaled(bounds: tuple[float, ...], per_unit: int) -> tuple[list[int | float], Buckets]:
+    """Bounds in the values' unit, whole where they can be: comparing a float to an integer is slow."""
+    scaled = [_whole(bound * per_unit) for bound in bounds]
+    return scaled, Buckets(scaled)
 
 
 def _whole(bound: float) -> int | float:

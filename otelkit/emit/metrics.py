@@ -16,7 +16,6 @@ from otelkit import semconv
 from otelkit.emit.histogram import NANOSECONDS, BulkHistogram, duration_bounds
 from otelkit.emit.output_metrics import OutputMetrics
 from otelkit.model import MAX_LABEL_TEXT, CallSite, Generation, ParameterChange, label_text, shares_text
-from otelkit.record.times import gaps
 
 MAX_CHANGES: Final = 256
 MAX_ERROR_TYPES: Final = 50
@@ -164,17 +163,16 @@ class GenerationMetrics:
         self._landed(generation.call_site.service)
         exemplar = self._exemplar(generation) if traced and self._exemplars else None
         duration = max(0, generation.end_ns - generation.start_ns)
-        self._duration_of(series, generation).add((duration,), NANOSECONDS, exemplar)
+        self._duration_of(series, generation).add(duration, NANOSECONDS, exemplar)
         steps = generation.step_ns
         if steps and generation.streamed:
-            series.first_chunk.add((max(0, steps[0] - generation.start_ns),), NANOSECONDS, exemplar)
+            series.first_chunk.add(max(0, steps[0] - generation.start_ns), NANOSECONDS, exemplar)
             times = steps if isinstance(steps, array) else array("Q", steps)
-            parts = self._outputs.by_position(generation, gaps(times))
-            series.per_chunk.add_parts(parts, NANOSECONDS, exemplar)
+            series.per_chunk.add_parts(self._outputs.by_position(generation, times), NANOSECONDS, exemplar)
         if generation.input_tokens is not None:
-            series.input_tokens.add((generation.input_tokens,), 1, exemplar)
+            series.input_tokens.add(generation.input_tokens, 1, exemplar)
         if generation.output_tokens is not None:
-            series.output_tokens.add((generation.output_tokens,), 1, exemplar)
+            series.output_tokens.add(generation.output_tokens, 1, exemplar)
         self._outputs.ended(generation, exemplar)
 
     def lost(self, service: str) -> None:

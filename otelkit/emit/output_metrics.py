@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from prometheus_client import CollectorRegistry
 from otelkit import semconv
 from otelkit.emit.histogram import BulkHistogram
 from otelkit.model import Generation
+from otelkit.record.times import Lanes, gaps
 
 
 @dataclass(slots=True)
@@ -54,22 +56,27 @@ class OutputMetrics:
         )
 
     def by_position(
-        self, generation: Generation, gaps: Sequence[int]
-    ) -> Iterator[tuple[BulkHistogram, Sequence[int]]]:
-        """Which of the gaps belong into which histogram.
+        self, generation: Generation, times: array[int]
+    ) -> Iterator[tuple[BulkHistogram, Lanes, int]]:
+        """The gaps between token steps, and which of them belong into which histogram.
 
         Args:
-            gaps: nanoseconds between each token step and the next.
+            times: nanoseconds at which each step ended.
+
+        Yields:
+            A histogram, gaps in nanoseconds, and their sum.
         """
-        if not gaps:
+        between = gaps(times)
+        if not between.length:
             return
         service = generation.call_site.service
         known = self._of(service).by_position
         begin = 0
-        for position, end in enumerate(_ends(generation.step_tokens, len(gaps))):
+        for position, end in enumerate(_ends(generation.step_tokens, between.length)):
             if position == len(known):
                 known.append(self._steps.labels(service, semconv.POSITIONS[position]))
-            yield known[position], gaps[begin:end]
+            # Gaps that follow each other add up to the time between the first and the last of their ends.
+            yield known[position], between.part(begin, end), max(0, times[end] - times[begin])
             begin = end
 
     def ended(self, generation: Generation, exemplar: dict[str, str] | None) -> None:
@@ -79,11 +86,11 @@ class OutputMetrics:
         if entropies:
             series = self._of(service)
             histogram = series.entropy = series.entropy or self._entropy.labels(service)
-            histogram.add((sum(entropies) / len(entropies),), exemplar=exemplar)
+            histogram.add(sum(entropies) / len(entropies), exemplar=exemplar)
         if generation.repeated_token_share is not None:
             series = self._of(service)
             histogram = series.repeated = series.repeated or self._repeated.labels(service)
-            histogram.add((generation.repeated_token_share,), exemplar=exemplar)
+            histogram.add(generation.repeated_token_share, exemplar=exemplar)
 
     def after_fork(self) -> None:
         """In the child: series are looked up anew, as files shared between processes start anew."""

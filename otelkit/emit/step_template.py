@@ -32,6 +32,10 @@ class Layout(NamedTuple):
     entropy: bool
 
 
+PLAIN_LAYOUTS: Final = [Layout(index_bytes, 0, False, False) for index_bytes in range(10)]
+"""Those of spans that have nothing but an index, by the bytes that it takes."""
+
+
 class Template(NamedTuple):
     """One encoded span with the offsets of what differs; -1: not there."""
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from otelkit.emit.step_template import Layout, Template, smallest, template, varint_bytes
+from otelkit.emit.step_template import PLAIN_LAYOUTS, Layout, Template, smallest, template, varint_bytes
 from otelkit.model import Generation
 from otelkit.record.times import little_endian
 
@@ -34,14 +34,9 @@ class Columns(NamedTuple):
     differing: Sequence[tuple[int, bytes]]
     """Offset in the value, and that byte of each value."""
 
-    def part(self, start: int, stop: int) -> Columns:
-        """The same for values ``start`` to ``stop``."""
-        return Columns(self.common, [(k, column[start:stop]) for k, column in self.differing])
-
-    def pick(self, positions: Sequence[int]) -> Columns:
-        """The same for the values at these positions."""
-        picked = [(k, bytes([column[i] for i in positions])) for k, column in self.differing]
-        return Columns(self.common, picked)
+    def picked(self, positions: Sequence[int]) -> list[tuple[int, bytes]]:
+        """What differs, of the values at these positions."""
+        return [(k, bytes([column[i] for i in positions])) for k, column in self.differing]
 
 
 SpanIds = Callable[[int], Columns]
@@ -68,12 +63,9 @@ def numbered_span_ids(count: int) -> Columns:
 
 def columns_of(raw: bytes) -> Columns:
     """Columns of eight-byte values that stand one after the other."""
-    common, differing = raw[:8], []
-    for k in range(8):
-        column = raw[k::8]
-        if column.count(common[k]) < len(column):
-            differing.append((k, column))
-    return Columns(common, differing)
+    common, count = raw[:8], len(raw) // 8
+    columns = [raw[k::8] for k in range(8)]
+    return Columns(common, [(k, c) for k, c in enumerate(columns) if c.count(common[k]) < count])
 
 
 @lru_cache(maxsize=1)
@@ -125,48 +117,31 @@ def write(
     ids, times = span_ids(len(chosen)), _times(generation, chosen)
     for layout, indices in _by_layout(generation, chosen):
         one, at = template(span, layout, attribute_limit)
-        group = _Group(one, len(indices))
+        for offset, columns in ((at.span_id, ids), (at.start, times), (at.end, times)):
+            one[offset : offset + 8] = columns.common
+        numbers = _numbers(one, at, layout, generation, indices)
+        width, count = len(one), len(indices)
+        end = begin + width * count
+        into[begin:end] = one * count
         if isinstance(indices, range):
-            start, stop = indices.start - chosen.start, indices.stop - chosen.start
-            group.put(at.span_id, ids.part(start, stop))
-            group.put(at.start, times.part(start, stop))
-            group.put(at.end, times.part(start + 1, stop + 1))
+            first = indices.start - chosen.start
+            its_ids, starts, ends = ids.differing, times.differing, times.differing
+            here, next_to_it = slice(first, first + count), slice(first + 1, first + count + 1)
         else:
             positions = [i - chosen.start for i in indices]
-            group.put(at.span_id, ids.pick(positions))
-            group.put(at.start, times.pick(positions))
-            group.put(at.end, times.pick([i + 1 for i in positions]))
-        _put_numbers(group, at, layout, generation, indices)
-        begin = group.write(into, begin)
-    return begin
-
-
-class _Group:
-    """Spans of one layout: the bytes of one, and those in which they differ."""
-
-    __slots__ = ("_count", "_differing", "_one")
-
-    def __init__(self, one: bytearray, count: int) -> None:
-        self._one = one
-        self._count = count
-        self._differing: list[tuple[int, bytes]] = []
-
-    def put(self, offset: int, values: Columns) -> None:
-        self._one[offset : offset + 8] = values.common
-        for k, column in values.differing:
-            self._differing.append((offset + k, column))
-
-    def put_varints(self, offset: int, columns: Sequence[bytes]) -> None:
-        for k, column in enumerate(columns, offset):
-            self._differing.append((k, column))
-
-    def write(self, into: bytearray, begin: int) -> int:
-        width = len(self._one)
-        end = begin + width * self._count
-        into[begin:end] = self._one * self._count
-        for offset, column in self._differing:
+            its_ids, starts = ids.picked(positions), times.picked(positions)
+            ends = times.picked([i + 1 for i in positions])
+            here = next_to_it = slice(None)
+        for k, column in its_ids:
+            into[begin + at.span_id + k : end : width] = column[here]
+        for k, column in starts:
+            into[begin + at.start + k : end : width] = column[here]
+        for k, column in ends:
+            into[begin + at.end + k : end : width] = column[next_to_it]
+        for offset, column in numbers:
             into[begin + offset : end : width] = column
-        return end
+        begin = end
+    return begin
 
 
 def _times(generation: Generation, chosen: range) -> Columns:
@@ -179,39 +154,53 @@ def _times(generation: Generation, chosen: range) -> Columns:
     return columns_of(start.to_bytes(8, "little") + little_endian(ends))
 
 
-def _put_numbers(
-    group: _Group, at: Template, layout: Layout, generation: Generation, indices: Sequence[int]
-) -> None:
-    """Fill in the attributes that are there and did not fall to the limit."""
+def _numbers(
+    one: bytearray, at: Template, layout: Layout, generation: Generation, indices: Sequence[int]
+) -> list[tuple[int, bytes]]:
+    """Bytes of the attributes that are there and did not fall to the limit, each with its offset in a span.
+    Those that all spans have in common go into ``one``."""
+    numbers: list[tuple[int, bytes]] = []
     if at.step_index >= 0:
-        group.put_varints(at.step_index, _index_columns(indices, layout.index_bytes))
+        numbers += enumerate(_index_columns(indices, layout.index_bytes), at.step_index)
     if at.tokens >= 0 and generation.step_tokens is not None:
         tokens = [generation.step_tokens[i] or 0 for i in indices]
-        group.put_varints(at.tokens, _varint_columns(tokens, layout.tokens_bytes))
+        numbers += enumerate(_varint_columns(tokens, layout.tokens_bytes), at.tokens)
     for offset, values in ((at.logprob, generation.step_logprobs), (at.entropy, generation.step_entropies)):
         if offset >= 0 and values is not None:
             doubles = array("d", [values[i] or 0.0 for i in indices])
-            group.put(offset, columns_of(little_endian(doubles)))
+            common, differing = columns_of(little_endian(doubles))
+            one[offset : offset + 8] = common
+            numbers += [(offset + k, column) for k, column in differing]
+    return numbers
 
 
 def _by_layout(generation: Generation, chosen: range) -> Iterable[tuple[Layout, Sequence[int]]]:
     """Group steps by layout; their order within a request means nothing."""
-    start = chosen.start
+    if generation.step_tokens is generation.step_logprobs is generation.step_entropies is None:
+        return [(PLAIN_LAYOUTS[index_bytes], part) for index_bytes, part in _by_index_bytes(chosen)]
+    groups: list[tuple[Layout, Sequence[int]]] = []
+    for index_bytes, part in _by_index_bytes(chosen):
+        uniform = _uniform_layout(generation, index_bytes, part)
+        if uniform is not None:
+            groups.append((uniform, part))
+        else:
+            groups += _sorted_out(generation, index_bytes, part)
+    return groups
+
+
+def _by_index_bytes(chosen: range) -> list[tuple[int, range]]:
+    """Parts whose indices have varints of the same number of bytes."""
+    parts, start = [], chosen.start
     while start < chosen.stop:
         index_bytes = varint_bytes(start)
         part = range(start, min(chosen.stop, 1 << (7 * index_bytes)))
-        uniform = _uniform_layout(generation, index_bytes, part)
-        if uniform is not None:
-            yield uniform, part
-        else:
-            yield from _sorted_out(generation, index_bytes, part)
+        parts.append((index_bytes, part))
         start = part.stop
+    return parts
 
 
 def _uniform_layout(generation: Generation, index_bytes: int, part: range) -> Layout | None:
     """The layout of all steps of ``part`` where they share one, found without looking at each in Python."""
-    if generation.step_tokens is generation.step_logprobs is generation.step_entropies is None:
-        return Layout(index_bytes, 0, False, False)
     tokens, logprobs, entropies = (
         None if values is None else values[part.start : part.stop]
         for values in (generation.step_tokens, generation.step_logprobs, generation.step_entropies)

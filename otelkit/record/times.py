@@ -1,19 +1,25 @@
 """Arithmetic on many times at once.
 
-An array of 64-bit times is taken as one long integer with a time in every 64 bits of it. Adding to all of
-them, or subtracting each from the next, is then one operation on integers, at a tenth of the cost of a loop.
+An array of 64-bit times is taken as one long integer with a time in every 64 bits of it, its lanes. Adding to
+all of them, subtracting each from the next, or counting those above a bound is then one or two operations on
+integers, at a tenth of the cost of a loop.
 """
 
 from __future__ import annotations
 
 import sys
 from array import array
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 _BYTES: Final = 8
+_BITS: Final = 8 * _BYTES
 _LIMIT: Final = 1 << 63
+_LANE: Final = (1 << _BITS) - 1
+_SIZES: Final = (16, 48, 192, 768, 3_072)
+"""Lanes for which what is added to all of them is kept; each serves all smaller numbers of lanes."""
 
 
 def shifted(times: Sequence[int], by: int) -> array[int]:
@@ -26,25 +32,127 @@ def shifted(times: Sequence[int], by: int) -> array[int]:
         return array("Q")
     if not (times[0] + by >= 0 and times[-1] + by < _LIMIT):
         raise OverflowError(f"times up to {times[-1] + by} ns after 1970 make no sense: see to the clock")
-    offset = _repeated(abs(by).to_bytes(_BYTES, "little"), len(times))
+    count = len(times)
     together = int.from_bytes(little_endian(array("Q", times)), "little")
-    moved = together + offset if by >= 0 else together - offset
-    return _array(moved.to_bytes(_BYTES * len(times), "little"))
+    together += by * _ones(count)
+    return _array(together.to_bytes(_BYTES * count, "little"))
 
 
-def gaps(times: array[int]) -> array[int]:
+class Lanes(NamedTuple):
+    """Numbers below 2**63 in one integer, the first in its lowest 64 bits."""
+
+    packed: int
+    length: int
+
+    def part(self, begin: int, end: int) -> Lanes:
+        """Those from ``begin`` to before ``end``."""
+        packed = self.packed >> _BITS * begin if begin else self.packed
+        if end < self.length:
+            packed &= (1 << _BITS * (end - begin)) - 1
+        return Lanes(packed, end - begin)
+
+    def at(self, index: int) -> int:
+        return self.packed >> _BITS * index & _LANE
+
+
+class Buckets:
+    """Counts lanes by bucket, as a histogram does.
+
+    Args:
+        bounds: the highest number of each bucket, ascending; that of the last may be infinite.
+    """
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self._to_add: dict[int, list[int | None]] = {}
+        """By number of lanes, for each bucket: added to the lanes, it sets the highest bit of those above."""
+
+    def count(self, lanes: Lanes, lowest: int = 0) -> tuple[list[tuple[int, int]], int]:
+        """(bucket, how many lanes) for each bucket that has any, ascending; and the last of those in the
+        highest.
+
+        The number of lanes above a bound takes three operations, whatever their number. It is asked for
+        downwards from ``lowest`` as long as that isn't all of them, then upwards as long as there are any.
+
+        Args:
+            lanes: at least one.
+            lowest: a guess at the lowest bucket that has any; the better, the quicker.
+        """
+        packed, left = lanes
+        size = _size_for(left)
+        kept = self._to_add.get(size) or self._kept(size)
+        highest_bits = _highest_bits(size)
+        bucket = lowest
+        while bucket:
+            to_add = kept[bucket - 1] or self._make(kept, bucket - 1, size)
+            if (packed + to_add & highest_bits).bit_count() == left:
+                break
+            bucket -= 1
+        counts: list[tuple[int, int]] = []
+        above = 0
+        while left:
+            if left == 1 and counts:
+                # What stands alone is seldom in the next bucket.
+                lane = packed >> (above.bit_length() - _BITS) & _LANE
+                counts.append((bisect_left(self._bounds, lane, bucket), 1))
+                return counts, lane
+            before = above
+            above = packed + (kept[bucket] or self._make(kept, bucket, size)) & highest_bits
+            further = above.bit_count()
+            if further < left:
+                counts.append((bucket, left - further))
+            left, bucket = further, bucket + 1
+        last = (before.bit_length() - 1) // _BITS if before else lanes.length - 1
+        return counts, packed >> _BITS * last & _LANE
+
+    def _kept(self, size: int) -> list[int | None]:
+        fresh: list[int | None] = [None] * len(self._bounds)
+        if size <= _SIZES[-1]:
+            self._to_add[size] = fresh
+        return fresh
+
+    def _make(self, kept: list[int | None], bucket: int, size: int) -> int:
+        bound = self._bounds[bucket]
+        made = 0 if bound >= _LIMIT else (_LIMIT - 1 - int(bound)) * _ones(size)
+        kept[bucket] = made
+        return made
+
+
+def gaps(times: array[int]) -> Lanes:
     """Each of ``times``, below 2**63, less the one before it; 0 where it lies before that one."""
     count = len(times) - 1
     if count < 1:
-        return array("Q")
-    raw = little_endian(times)
-    difference = int.from_bytes(raw[_BYTES:], "little") - int.from_bytes(raw[:-_BYTES], "little")
-    if difference >= 0:
-        found = difference.to_bytes(_BYTES * count, "little")
-        # A negative one has borrowed from the next, and has its highest bit set.
-        if found[_BYTES - 1 :: _BYTES].isascii():
-            return _array(found)
-    return array("Q", [max(0, end - begin) for begin, end in pairwise(times)])
+        return Lanes(0, 0)
+    together = int.from_bytes(little_endian(times), "little")
+    difference = (together >> _BITS) - (together & (1 << _BITS * count) - 1)
+    # A negative one has borrowed from the next, and has its highest bit set.
+    if difference < 0 or difference & _highest_bits(_size_for(count)):
+        clamped = array("Q", [max(0, end - begin) for begin, end in pairwise(times)])
+        difference = int.from_bytes(little_endian(clamped), "little")
+    return Lanes(difference, count)
+
+
+def _size_for(count: int) -> int:
+    """The number of lanes to take for ``count`` of them."""
+    return _SIZES[bisect_left(_SIZES, count)] if count <= _SIZES[-1] else count
+
+
+def _highest_bits(size: int) -> int:
+    return _HIGHEST_BITS.get(size) or _LIMIT * _ones(size)
+
+
+def _ones(count: int) -> int:
+    """1 in each lane."""
+    most = _SIZES[-1]
+    return _ONES >> _BITS * (most - count) if count <= most else _repeated_one(count)
+
+
+def _repeated_one(count: int) -> int:
+    return int.from_bytes((1).to_bytes(_BYTES, "little") * count, "little")
+
+
+_ONES: Final = _repeated_one(_SIZES[-1])
+_HIGHEST_BITS: Final = {size: _LIMIT * _ones(size) for size in _SIZES}
 
 
 def little_endian(values: array[int] | array[float]) -> bytes:
@@ -61,7 +169,3 @@ def _array(raw: bytes) -> array[int]:
     if sys.byteorder == "big":
         times.byteswap()
     return times
-
-
-def _repeated(value: bytes, count: int) -> int:
-    return int.from_bytes(value * count, "little")

@@ -22,6 +22,7 @@ from otelkit import semconv
 from otelkit.emit.histogram import BulkHistogram, duration_bounds
 from otelkit.emit.metrics import MAX_CHANGES, MAX_ERROR_TYPES, GenerationMetrics
 from otelkit.model import CallSite, ChangeSource, Outcome, ParameterChange
+from otelkit.record.times import Lanes
 
 CALL = {
     "service": "chat",
@@ -54,17 +55,23 @@ def registry() -> Iterator[CollectorRegistry]:
 def test_bulk_updates_equal_single_ones(batches: list[list[int]]) -> None:
     """Otherwise quantiles from our buckets would not be those of the latencies."""
     page = CollectorRegistry()
-    bulk = BulkHistogram("bulk", "", buckets=semconv.DURATION_BUCKETS, registry=page)
+    bulk, part, one_by_one = (
+        BulkHistogram(name, "", buckets=semconv.DURATION_BUCKETS, registry=page)
+        for name in ("bulk", "part", "one")
+    )
     single = Histogram("single", "", buckets=semconv.DURATION_BUCKETS, registry=page)
     # Values on the bounds themselves as well.
     batches.append([int(bound * 1e9) for bound in semconv.DURATION_BUCKETS])
     for batch in batches:
-        bulk.add(sorted(batch), 1_000_000_000)
+        lanes = Lanes(sum(value << 64 * i for i, value in enumerate(batch)), len(batch))
+        bulk.add_parts([(part, lanes, sum(batch))], 1_000_000_000)
         for value in batch:
+            one_by_one.add(value, 1_000_000_000)
             single.observe(value / 1e9)
-    for suffix in ("_bucket", "_count"):
-        assert values(page, "bulk" + suffix) == values(page, "single" + suffix)
-    assert values(page, "bulk_sum") == pytest.approx(values(page, "single_sum"))
+    for name in ("bulk", "part", "one"):
+        for suffix in ("_bucket", "_count"):
+            assert values(page, name + suffix) == values(page, "single" + suffix)
+        assert values(page, f"{name}_sum") == pytest.approx(values(page, "single_sum"))
 
 
 def test_bounds_are_sharpened_around_objectives() -> None:
