@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeVar
 
 from otelkit.emit import notices, self_metrics
 from otelkit.emit.attach import Attachment
 from otelkit.emit.events import emit_change
 from otelkit.emit.metrics import GenerationMetrics
 from otelkit.emit.route import NoRoute, Route
-from otelkit.emit.selection import StepSelection
+from otelkit.emit.selection import Selected, StepSelection
 from otelkit.emit.self_metrics import SelfMetrics
 from otelkit.model import CallSite, Generation, ParameterChange
+from otelkit.record import guard
 
 ACCOUNT_SECONDS: Final = 1.0
+_Item = TypeVar("_Item")
 
 
 class Pipeline:
@@ -65,12 +67,19 @@ class Pipeline:
         self._attachment.hook()
         self._metrics.started(call_site)
 
-    def generation(self, generation: Generation) -> None:
+    def work_on(self, generations: Sequence[Generation]) -> None:
+        """All there is to do with these; a fault costs one stage of one of them."""
+        if not generations:
+            return
         if self._is_child and self._say_in_child:
             notices.say_once(self._say_in_child)
         self._stale_files = True
-        selected = self._selection.select(generation)
-        self._metrics.ended(generation, traced=selected.traced)
+        selected: list[tuple[Generation, Selected]] = []
+        _each(generations, lambda one: selected.append((one, self._selection.select(one))))
+        _each(selected, lambda one: self._metrics.ended(one[0], traced=one[1].traced))
+        _each(selected, lambda one: self._write_steps(*one))
+
+    def _write_steps(self, generation: Generation, selected: Selected) -> None:
         if selected.steps:
             self._route = self._attachment.route()
             self._route.write(generation, selected.steps)
@@ -135,3 +144,11 @@ class Pipeline:
         self._cpu_seconds = None
         self._metrics.after_fork()
         self._attachment.after_fork()
+
+
+def _each(items: Iterable[_Item], act: Callable[[_Item], None]) -> None:
+    for item in items:
+        try:
+            act(item)
+        except Exception:
+            guard.fault("work on a finished generation")

@@ -24,7 +24,9 @@ REST_SECONDS: Final = 0.5
 """How long finished generations wait for others, so that one run of the thread serves them all: run for each
 of them alone, it costs up to six times as much, since nothing it needs is in the processor's caches."""
 MANY: Final = 32
-"""Generations that are not let wait for more."""
+"""Generations that are not let wait for more; they are worked on together."""
+MANY_STEPS: Final = 20_000
+"""Generations with so many steps in all are not worked on together with more."""
 PAUSE_SECONDS: Final = 0.05
 """At least, before spans are shipped for their age alone: where that fails it is not tried without pause."""
 _NEVER: Final = sys.maxsize
@@ -40,7 +42,6 @@ class _Flush:
 
 
 _Build = Callable[[], Generation]
-_Item = _Build | ParameterChange | _Flush
 
 
 class QueueSink:
@@ -79,8 +80,8 @@ class QueueSink:
         self._starting = threading.RLock()
         """Reentrant, for a finaliser that runs while the thread is started and ends a generation itself."""
         self._working = threading.Lock()
-        """Held while an item is worked on, so that a fork finds no lock of the metrics taken by the thread.
-        """
+        """Held while there is work on something, so that a fork finds no lock of the metrics taken by the
+        thread."""
 
     def generation_started(self, call_site: CallSite) -> None:
         try:
@@ -220,9 +221,9 @@ class QueueSink:
             # Taken first: all that was handed in before it is then among those that wait.
             request = self._requests.popleft() if self._requests else None
             count = len(self._waiting)
-            for _ in range(count):
-                self._guarded(self._waiting.popleft())
             worked += count
+            while count:
+                count -= self._work_together(count)
             if request is None:
                 continue
             try:
@@ -235,31 +236,43 @@ class QueueSink:
         self._guarded(None)
         return worked
 
-    def _guarded(self, item: _Item | None) -> None:
+    def _work_together(self, most: int) -> int:
+        """Work on up to ``most`` of those that wait: all are built first, then each of the next stages is
+        done for all of them. A quarter less work than one after the other, whose stages drive each other out
+        of the processor's caches.
+
+        Returns:
+            How many they were.
+        """
+        generations: list[Generation] = []
+        taken = steps = 0
+        with self._working:
+            while taken < min(most, MANY) and steps < MANY_STEPS:
+                taken += 1
+                try:
+                    generation = self._waiting.popleft()()
+                except Exception:
+                    self._pipeline.lost(1, self_metrics.FAULT)
+                    guard.fault("build a finished generation")
+                else:
+                    generations.append(generation)
+                    steps += len(generation.step_ns)
+        with self._working:
+            self._pipeline.work_on(generations)
+        return taken
+
+    def _guarded(self, request: ParameterChange | _Flush | None) -> None:
+        """Work on a request; None stands for the end of a round."""
         try:
             with self._working:
-                self._work(item)
+                if isinstance(request, ParameterChange):
+                    self._pipeline.change(request)
+                    return
+                self._end_round()
+                if request is not None and request.ship:
+                    self._pipeline.ship()
         except Exception:
-            guard.fault("work on a finished generation")
-
-    def _work(self, item: _Item | None) -> None:
-        """Work on one item; None stands for the end of a round."""
-        pipeline = self._pipeline
-        if isinstance(item, ParameterChange):
-            pipeline.change(item)
-        elif isinstance(item, _Flush):
-            self._end_round()
-            if item.ship:
-                pipeline.ship()
-        elif item is None:
-            self._end_round()
-        else:
-            try:
-                generation = item()
-            except Exception:
-                pipeline.lost(1, self_metrics.FAULT)
-                raise
-            pipeline.generation(generation)
+            guard.fault("work on finished generations")
 
     def _end_round(self) -> None:
         pipeline = self._pipeline
