@@ -30,7 +30,7 @@ from otelkit.query.panel import Panel  # noqa: E402
 INCIDENTS: Final = {
     "surge": ("surge", 3),
     "deploy": ("deploy", 3),
-    "dependency": ("dependency", 2),
+    "dependency": ("dependency", 27),
     "two-changes": ("two_close_one_real", 5),
 }
 """Folder -> kind of scenario and its seed."""

@@ -2,8 +2,9 @@
 /metrics page, so that dashboards and alerts need nothing but Prometheus.
 
 ``state`` is what is known, ``looks`` says when a change is looked at and what is made of each look,
-``reading`` gets the data, ``rounds`` does one round, ``restore`` gets back what an earlier analyser had
-found, ``graph`` and ``page`` show it, ``serve`` goes round, ``annotations`` tells Grafana.
+``settled`` does the same for whoever asks once; ``reading`` gets the data, ``rounds`` does one round,
+``restore`` gets back what an earlier analyser had found, ``graph`` and ``page`` show it, ``serve`` goes
+round, ``annotations`` tells Grafana.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
-"""When a change is looked at, and what is made of each look.
+"""When a change is looked at, and what is made of each look: one rule for the analyser and for ``explain``.
 
 Judging a change anew every few seconds is a test repeated many times: sooner or later noise looks like an
 effect, and the verdict flips back a moment later. So a change has a handful of looks, each at twice the age
 of the one before, and the last one decides: its data holds all that an effect may need to begin and to be
 measured. A look before that decides only on evidence far stronger than the last one asks for (the boundary
-of Haybittle and Peto), which leaves the error rates of the last look practically as they are.
+of Haybittle and Peto), and only once whatever else may have moved at that moment would show.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -75,13 +76,50 @@ def look(before: Judgement, finding: Finding, until: float, step: float) -> Judg
         step: of the series, seconds.
     """
     looked = replace(before, looked_until=until)
-    last = looks(before.change, step)[-1]
-    decides = until >= last or _is_evident(finding, until - before.change.last_seen)
-    # That later data can't tell changes apart says nothing against what earlier data told with certainty.
-    unsure = finding.verdict is Verdict.CANNOT_SEPARATE and before.finding is not None
-    if decides and not unsure:
+    if decides(before.change, finding, until, step) and _replaces(before.finding, finding):
         return replace(looked, finding=finding, judged_at=until)
     return looked
+
+
+def _replaces(before: Finding | None, finding: Finding) -> bool:
+    """Whether a finding takes the place of the one that was given: where it says the same of newer data, or
+    the contrary."""
+    if before is None or before.verdict in (finding.verdict, Verdict.CANNOT_SEPARATE):
+        return True
+    if finding.verdict is Verdict.CANNOT_SEPARATE:
+        # That later data can't tell says nothing against what earlier data told.
+        return False
+    # Whether P99 moved for another reason or hardly at all: the change did not move it.
+    return Verdict.CAUSAL in (before.verdict, finding.verdict)
+
+
+def looked_back(
+    change: ParameterChange, finding_at: Callable[[float], Finding | None], until: float, step: float
+) -> Judgement:
+    """What looks at a change as its data came in have led to, for whoever asks once and remembers nothing.
+
+    Looks are taken from the newest back, and no further than those that can still matter: of most changes one
+    or two.
+
+    Args:
+        finding_at: gives the causal engine's finding from data up to the time of a look (Unix seconds); None
+            where it has none.
+        until: Unix seconds that data reach.
+        step: of the series, seconds.
+    """
+    taken: list[tuple[float, Finding]] = []
+    for at in reversed([at for at in looks(change, step) if at <= until]):
+        if any(one.verdict in _NOT_CAUSAL for _, one in taken) and not _has_surely_begun(change, at):
+            break
+        finding = finding_at(at)
+        if finding is not None and decides(change, finding, at, step):
+            taken.append((at, finding))
+            if finding.verdict is Verdict.CAUSAL:
+                break
+    result = Judgement(change)
+    for at, finding in reversed(taken):
+        result = look(result, finding, at, step)
+    return replace(result, looked_until=until)
 
 
 def flipped(before: Judgement, after: Judgement) -> bool:
@@ -89,10 +127,17 @@ def flipped(before: Judgement, after: Judgement) -> bool:
     return before.finding is not None and before.verdict != after.verdict
 
 
-def _is_evident(finding: Finding, age: float) -> bool:
-    """Whether a look before the last one can decide."""
+def decides(change: ParameterChange, finding: Finding, until: float, step: float) -> bool:
+    """Whether a look at data up to ``until`` (Unix seconds) gives a verdict."""
+    if until >= looks(change, step)[-1]:
+        return True
     if finding.verdict is Verdict.CAUSAL:
-        return finding.q_value is not None and finding.q_value < EARLY_Q
-    if finding.verdict in (Verdict.NO_EFFECT, Verdict.CORRELATED_ONLY):
-        return age >= SURELY_BEGUN_SECONDS
-    return False
+        return not finding.too_soon and finding.q_value is not None and finding.q_value < EARLY_Q
+    return finding.verdict in _NOT_CAUSAL and _has_surely_begun(change, until)
+
+
+_NOT_CAUSAL: Final = (Verdict.NO_EFFECT, Verdict.CORRELATED_ONLY)
+
+
+def _has_surely_begun(change: ParameterChange, at: float) -> bool:
+    return at - change.last_seen >= SURELY_BEGUN_SECONDS

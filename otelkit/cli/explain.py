@@ -260,11 +260,10 @@ def _wanted(data: Bundle, services: Sequence[str]) -> list[str]:
 
 def _explained(data: Bundle, service: str) -> Explanation:
     """The verdicts with the thresholds that they are held against; those it is too early for say so."""
-    from otelkit.analyse.waiting import with_waiting
-    from otelkit.causal import explain
+    from otelkit.analyse.settled import settled
     from otelkit.report.band import with_band
 
-    explanation = with_waiting(explain(data.panel, service, data.changes), data.panel.step_seconds)
+    explanation = settled(data.panel, service, data.changes)
     thresholds = data.thresholds.get(service, {})
     findings = tuple(
         replace(one, threshold=thresholds.get(one.change.parameter)) for one in explanation.findings

@@ -18,8 +18,8 @@ TOLD = {
     "surge --service chat": (r"seed .*correlated only: .*offered load", r"\bcausal: "),
     "deploy --service chat": (r"top_k .*correlated only: .*the other services moved", r"\bcausal: "),
     "dependency": (
-        r"top_k .*correlated only: .*search.*\n(.*\n)*.*max_tokens .*causal: ",
-        r"top_k .*causal: ",
+        r"route_weight .*not by it .*correlated only: .*search.*\n(.*\n)*.*model .*causal: .*slower tokens",
+        r"route_weight .*causal: ",
     ),
     "two-changes --service chat --at 2023-11-14T23:29+00:00": (r"made it\n +model .* 9\d %\n", None),
     "two-changes --service chat": (r"model .*causal: .*slower tokens", r"timeout .*causal: "),
