@@ -1,23 +1,21 @@
 """CPU time that instrumentation adds to each streamed chunk of the openai client, for otelkit and its peers.
 
-    python benchmarks/stream_overhead.py [--peers openllmetry ...] [--traces-only] [--restarts 3]
-                                         [--rounds 2] [--chunks 100 400]
+    python benchmarks/stream_overhead.py [--peers openllmetry ...] [--traces-only] [--restarts 6]
+                                         [--rounds 1] [--chunks 100 400]
 
-The client reads the same chat completions from a mocked transport, bare and instrumented, in two processes of
-one virtual environment. They take turns every 400 chunks, since the client alone needs fifty times more than
-what is looked for, and a busy machine is not equally fast for long; after ten turns all that waits is
-delivered. All are kept on one processor. What is added per chunk has two parts: the median difference of two
-turns in CPU time of the thread that reads, and the CPU time of all other threads (the bare client has none)
-with that of the delivery, which is summed over ten turns, as it may be put off from one to a later one; of
-that the median again. The processes of all ways live
-side by side and every round goes through all of them; after some rounds all are started anew, as two
-processes are never laid out alike.
+The client reads the same chat completions from a mocked transport, with instrumentation and without, in one
+process per way: its instrumentation is put on and taken off every 400 chunks. Two processes would not do:
+they are never laid out alike, which makes the client alone differ by more than what is looked for. All are
+kept on one processor. What is added per chunk has two parts: the median difference of two turns in CPU time
+of the thread that reads, and the CPU time of all other threads, that of the delivery included, which is
+summed over ten turns, as it may be put off from one to a later one; of that the median again. The processes
+of all ways live side by side and every round goes through all of them; after some rounds all are started
+anew.
 
 All do the same work: spans go to a collector in another process, which counts what arrives; metrics are kept
 in memory and read by nobody; texts are not recorded. otelkit looks for parameter changes and sends a span for
-every token besides. ``least`` is no peer: it is the SDK with one empty span a call, and shows what a process
-with the SDK costs more than one without it, and how much of a difference can be told apart from nothing at
-all. ``--traces-only`` spares peers the metrics, but not otelkit.
+every token besides. ``least`` and ``stamps`` are no peers: they are the SDK with one empty span a call, and
+that with the time of every chunk. ``--traces-only`` spares peers the metrics, but not otelkit.
 
 Peers are installed by pip into virtual environments under ``.cache``, each with the newest openai that it
 accepts; one that can't be installed, or delivers nothing, is named in ``skipped``.
@@ -55,8 +53,9 @@ LENGTHS: Final = [100, 400]
 """Chunks of a stream: one with the role, one with the finish reason, and one for each token between them."""
 CHUNKS_IN_TURN: Final = 400
 TURNS_TO_DELIVERY: Final = 10
-DELIVERIES_IN_ROUND: Final = {"otelkit": 4, "least": 4}
-"""One for others: a small difference needs more turns to be seen."""
+OURS: Final = ("otelkit", "least", "stamps")
+DELIVERIES_IN_ROUND: Final = 4
+"""Of these. One for others: a small difference needs more turns to be seen."""
 WARM_UP_TURNS: Final = 5
 FOLDER: Final = Path(__file__).resolve().parent
 CACHE: Final = FOLDER.parent / ".cache" / "stream_overhead"
@@ -96,17 +95,18 @@ class Child:
         self.openai = self._answer()
         """Version of the client."""
 
-    def turn(self, chunks: int) -> tuple[int, int]:
-        """Have ``CHUNKS_IN_TURN`` chunks read, in streams of ``chunks``; CPU ns of the thread that reads, and
-        of all others.
+    def turn(self, chunks: int, *, on: bool) -> tuple[int, int]:
+        """Have ``CHUNKS_IN_TURN`` chunks read, in streams of ``chunks``, after one to warm up; CPU ns of the
+        thread that reads, and of all others with what is spent for that one.
 
         Raises:
             Unusable: the process ended.
         """
-        streams = max(1, CHUNKS_IN_TURN // chunks)
-        spent = self._ask(streams, chunks)
-        self._generations += streams
-        self._tokens += streams * (chunks - 2)
+        streams = streams_in_turn(chunks)
+        spent = self._ask(on, streams, chunks)
+        if on:
+            self._generations += streams + 1
+            self._tokens += (streams + 1) * (chunks - 2)
         return spent
 
     def deliver(self) -> int:
@@ -116,23 +116,36 @@ class Child:
             Unusable: the process ended, or spans are missing.
         """
         before = self._collector.totals()
-        spent = sum(self._ask(0, 0))
+        spent = sum(self._ask(True, 0, 0))
         arrived = self._collector.totals() - before
-        generations = 0 if self._way == "bare" else self._generations
-        tokens = self._tokens if self._way == "otelkit" else 0
+        generations, tokens = self._generations, self._tokens if self._way == "otelkit" else 0
         self._generations = self._tokens = 0
         if arrived["steps"] != tokens or arrived["spans"] - arrived["steps"] < generations:
             raise Unusable(f"of {generations} spans and {tokens} for tokens arrived {dict(arrived)}")
         return spent
+
+    def measure(self, chunks: int, costs: Costs) -> None:
+        """Take turns with instrumentation and without, up to a delivery."""
+        read = streams_in_turn(chunks) * chunks
+        background = 0
+        for number in range(TURNS_TO_DELIVERY):
+            spent = {}
+            for on in (False, True) if number % 2 else (True, False):
+                spent[on], others = self.turn(chunks, on=on)
+                background += others
+            costs.bare.append(spent[False] / read)
+            costs.reading.append((spent[True] - spent[False]) / read)
+        background += self.deliver()
+        costs.background.append(background / ((read + chunks) * TURNS_TO_DELIVERY))
 
     def close(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
 
-    def _ask(self, streams: int, chunks: int) -> tuple[int, int]:
+    def _ask(self, on: bool, streams: int, chunks: int) -> tuple[int, int]:
         assert self._process.stdin is not None
-        print(streams, chunks, file=self._process.stdin, flush=True)
+        print(int(on), streams, chunks, file=self._process.stdin, flush=True)
         reading, others = map(int, self._answer().split())
         return reading, others
 
@@ -149,9 +162,9 @@ class Costs:
     """CPU ns per chunk, of one way and one length of a stream."""
 
     bare: list[float] = field(default_factory=list)
-    """Of each turn of the bare client."""
+    """Of each turn without instrumentation."""
     reading: list[float] = field(default_factory=list)
-    """Of each turn's reading thread, beyond that of the bare client next to it."""
+    """Of each turn's reading thread, beyond that of the turn without instrumentation next to it."""
     background: list[float] = field(default_factory=list)
     """Of all other threads up to a delivery, and of the delivery."""
 
@@ -159,40 +172,21 @@ class Costs:
         return statistics.median(self.reading) + statistics.median(self.background)
 
 
-@dataclass
-class Pair:
-    """A way and the bare client in the same virtual environment."""
-
-    bare: Child
-    instrumented: Child
-
-    def measure(self, chunks: int, costs: Costs) -> None:
-        """Let the two take turns up to a delivery."""
-        read = max(1, CHUNKS_IN_TURN // chunks) * chunks
-        background = 0
-        for number in range(TURNS_TO_DELIVERY):
-            children = (self.bare, self.instrumented)
-            spent = {child: child.turn(chunks) for child in (children if number % 2 else children[::-1])}
-            (bare, none), (instrumented, others) = spent[self.bare], spent[self.instrumented]
-            costs.bare.append(bare / read)
-            costs.reading.append((instrumented - bare) / read)
-            background += others - none
-        background += self.instrumented.deliver() - self.bare.deliver()
-        costs.background.append(background / (read * TURNS_TO_DELIVERY))
+def streams_in_turn(chunks: int) -> int:
+    return max(1, CHUNKS_IN_TURN // chunks)
 
 
 @contextmanager
-def _pair(python: str, way: str, lengths: list[int], collector: Collector) -> Iterator[Pair]:
-    with ExitStack() as stack:
-        children = []
-        for name in ("bare", way):
-            child = Child(python, name, collector)
-            stack.callback(child.close)
-            for chunks in lengths * WARM_UP_TURNS:
-                child.turn(chunks)
-            child.deliver()
-            children.append(child)
-        yield Pair(*children)
+def _child(python: str, way: str, lengths: list[int], collector: Collector) -> Iterator[Child]:
+    child = Child(python, way, collector)
+    try:
+        for chunks in lengths * WARM_UP_TURNS:
+            for on in (True, False):
+                child.turn(chunks, on=on)
+        child.deliver()
+        yield child
+    finally:
+        child.close()
 
 
 def _python(peer: str) -> str:
@@ -217,7 +211,7 @@ def _python(peer: str) -> str:
 def compare(peers: Sequence[str], restarts: int, rounds: int, lengths: list[int]) -> dict[str, Any]:
     """All ways at all lengths of a stream, in turn."""
     skipped: dict[str, str] = {}
-    pythons = {"otelkit": sys.executable, "least": sys.executable}
+    pythons = dict.fromkeys(OURS, sys.executable)
     for peer in peers:
         try:
             pythons[peer] = _python(peer)
@@ -228,22 +222,22 @@ def compare(peers: Sequence[str], restarts: int, rounds: int, lengths: list[int]
     with Collector() as collector:
         for restart in range(restarts):
             with ExitStack() as stack:
-                pairs: dict[str, Pair] = {}
+                children: dict[str, Child] = {}
                 for way in [way for way in pythons if way not in skipped]:
                     print(f"start {restart + 1}/{restarts}: {way}", file=sys.stderr)
                     try:
-                        pairs[way] = stack.enter_context(_pair(pythons[way], way, lengths, collector))
+                        children[way] = stack.enter_context(_child(pythons[way], way, lengths, collector))
                     except Unusable as reason:
                         if way == "otelkit":
                             raise
                         skipped[way] = str(reason)
                         continue
-                    versions[way] = pairs[way].instrumented.openai
+                    versions[way] = children[way].openai
                 for number in range(rounds):
                     print(f"start {restart + 1}/{restarts}, round {number + 1}/{rounds}", file=sys.stderr)
-                    for chunks, (way, pair) in product(lengths, pairs.items()):
-                        for _ in range(DELIVERIES_IN_ROUND.get(way, 1)):
-                            pair.measure(chunks, found[way, chunks])
+                    for chunks, (way, child) in product(lengths, children.items()):
+                        for _ in range(DELIVERIES_IN_ROUND if way in OURS else 1):
+                            child.measure(chunks, found[way, chunks])
     ways = [way for way in pythons if way not in skipped]
     table = {way: _row({chunks: found[way, chunks] for chunks in lengths}) for way in ways}
     for way, row in table.items():
@@ -276,8 +270,8 @@ def _row(found: dict[int, Costs]) -> dict[str, Any]:
 
 def _bars(table: dict[str, dict[str, Any]], chunks: int) -> list[dict[str, Any]]:
     added = {way: row[f"{chunks}_chunks"]["added_per_chunk_ns"] for way, row in table.items()}
-    ours = added.pop("otelkit")
-    del added["least"]
+    ours = added["otelkit"]
+    added = {way: cost for way, cost in added.items() if way not in OURS}
     if not added:
         return []
     best = min(added, key=lambda way: added[way])
@@ -299,8 +293,8 @@ def main() -> None:
     )
     parser.add_argument("--peers", choices=PEERS, nargs="*", default=list(PEERS))
     parser.add_argument("--traces-only", action="store_true", help="let peers keep no metrics")
-    parser.add_argument("--restarts", type=int, default=3, help="times that all processes are started")
-    parser.add_argument("--rounds", type=int, default=2, help="after each start")
+    parser.add_argument("--restarts", type=int, default=6, help="times that all processes are started")
+    parser.add_argument("--rounds", type=int, default=1, help="after each start")
     parser.add_argument(
         "--chunks", type=int, nargs="+", default=LENGTHS, help="lengths of a stream, 3 or more"
     )

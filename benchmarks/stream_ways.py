@@ -2,7 +2,8 @@
 
     python benchmarks/stream_ways.py WAY
 
-Reads streams, or delivers what was recorded, as told on stdin; answers with CPU times on stdout.
+Reads streams, with the instrumentation or without, or delivers what was recorded, as told on stdin; answers
+with CPU times on stdout.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from opentelemetry import trace
 
 TRACES_ONLY: Final = "BENCHMARK_TRACES_ONLY"
 """Environment variable: peers get no meter provider."""
 
 Finish = Callable[[], object]
-
-
-def bare() -> Finish:
-    return lambda: None
 
 
 def otelkit() -> Finish:
@@ -52,16 +53,34 @@ def _sdk() -> Finish:
 
 def least() -> Finish:
     """The SDK, one span for each call, and a generator that hands the chunks on: less can't be added."""
+
+    def read(stream: Any, span: trace.Span) -> Iterator[Any]:
+        yield from stream
+        span.end()
+
+    return _one_span(read)
+
+
+def stamps() -> Finish:
+    """``least``, and the time of every chunk: less can't be added by what tells chunks apart."""
+
+    def read(stream: Any, span: trace.Span) -> Iterator[Any]:
+        stamp, now = [].append, time.perf_counter_ns
+        for chunk in stream:
+            stamp(now())
+            yield chunk
+        span.end()
+
+    return _one_span(read)
+
+
+def _one_span(read: Callable[[Any, trace.Span], Iterator[Any]]) -> Finish:
     from openai.resources.chat.completions import Completions
     from opentelemetry import trace
 
     finish = _sdk()
     tracer = trace.get_tracer("benchmark")
     create = Completions.create
-
-    def read(stream: Any, span: trace.Span) -> Iterator[Any]:
-        yield from stream
-        span.end()
 
     def recorded(*arguments: Any, **parameters: Any) -> Any:
         attributes = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "gpt-4o-mini"}
@@ -115,9 +134,9 @@ def official() -> Finish:
 
 
 WAYS: Final = {
-    "bare": bare,
     "otelkit": otelkit,
     "least": least,
+    "stamps": stamps,
     "openllmetry": openllmetry,
     "openlit": openlit,
     "openinference": openinference,
@@ -183,27 +202,77 @@ def _reader() -> Callable[[bytes], int]:
     return read
 
 
+class Switch:
+    """Takes the instrumentation off the client, and puts it on again.
+
+    Args:
+        instrument: puts it on, which is to replace functions and methods.
+    """
+
+    def __init__(self, instrument: Callable[[], Finish]) -> None:
+        before = _attributes()
+        self.finish = instrument()
+        """Delivers what was recorded."""
+        known = {owner for owner, _ in before}
+        self._changed = [
+            (owner, name, original, value)
+            for (owner, name), value in _attributes().items()
+            if owner in known and (original := before.get((owner, name), _ABSENT)) is not value
+        ]
+        assert self._changed, "nothing was instrumented"
+
+    def turn(self, *, on: bool) -> None:
+        for owner, name, original, replacement in self._changed:
+            value = replacement if on else original
+            if value is _ABSENT:
+                if name in vars(owner):
+                    delattr(owner, name)
+            else:
+                setattr(owner, name, value)
+
+
+_ABSENT: Final = object()
+
+
+def _attributes() -> dict[tuple[Any, str], Any]:
+    """What the client's modules and classes hold, by owner and name."""
+    modules = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "openai"]
+    owners: set[ModuleType | type] = set(modules)
+    for module in modules:
+        owners.update(
+            value
+            for value in vars(module).values()
+            if isinstance(value, type) and value.__module__.partition(".")[0] == "openai"
+        )
+    return {(owner, name): value for owner in owners for name, value in vars(owner).items()}
+
+
 def serve(way: str) -> None:
     """Read streams, or deliver what was recorded, as told on stdin; answer with the CPU time in ns of the
     reading thread, and of all others, since the last answer."""
     answers, sys.stdout = sys.stdout, sys.stderr  # a peer may print
     if hasattr(os, "sched_setaffinity"):  # two processors are seldom equally fast on a shared machine
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    finish = WAYS[way]()
     read = _reader()
+    read(_events(3))  # the client imports parts of itself at the first call
+    switch = Switch(WAYS[way])
     print(importlib.metadata.version("openai"), file=answers, flush=True)
     bodies: dict[int, bytes] = {}
     last = _spent()
     for line in sys.stdin:
-        streams, chunks = map(int, line.split())
+        on, streams, chunks = map(int, line.split())
         if streams:
+            switch.turn(on=bool(on))
             events = bodies.setdefault(chunks, _events(chunks))
+            read(events)  # the interpreter adapts itself to what was switched
+            start = _spent()
             counts = {read(events) for _ in range(streams)}
             assert counts == {chunks}, f"{way}: {chunks} chunks were sent, {counts} arrived"
         else:
-            finish()
+            start = last
+            switch.finish()
         now = _spent()
-        print(*(after - before for before, after in zip(last, now, strict=True)), file=answers, flush=True)
+        print(now[0] - start[0], now[1] - last[1], file=answers, flush=True)
         last = now
 
 

@@ -40,6 +40,9 @@ CONTENT: Final = frozenset(
 """Parts of a request that are not parameters: content, who asked, and what the span says elsewhere."""
 
 
+_MUTABLE: Final = (list, dict)
+
+
 def request_parameters(
     given: Mapping[str, Any], names: Mapping[str, str]
 ) -> tuple[dict[str, ParameterValue], dict[str, ParameterValue]]:
@@ -54,11 +57,11 @@ def request_parameters(
     for name, value in given.items():
         if name in CONTENT:
             continue
-        if names.get(name) == "stop_sequences" and isinstance(value, str):
-            value = [value]
-        elif isinstance(value, list | dict):
-            value = value.copy()  # the user may reuse it for the next request
         renamed = names.get(name)
+        if isinstance(value, _MUTABLE):
+            value = value.copy()  # the user may reuse it for the next request
+        elif renamed == "stop_sequences" and isinstance(value, str):
+            value = [value]
         if renamed is None:
             parameters[name] = value
         else:
