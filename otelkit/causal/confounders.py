@@ -10,7 +10,6 @@ import numpy as np
 
 from otelkit.causal.credit import Claim, Group, Step
 from otelkit.causal.evidence import Witness
-from otelkit.causal.fitting import Fitted
 from otelkit.causal.shifts import DOUBT_LOAD, DOUBT_PROMPTS, before_after
 from otelkit.query.panel import FloatArray
 
@@ -18,7 +17,7 @@ VISIBLE: Final = 0.05
 """Movement of log P99 from which on a confounder is worth naming."""
 UNUSUAL: Final = 2.5
 """How many times further than usual load or prompts must have moved to be worth naming."""
-FLEET_REACH: Final = 3.0
+FLEET_REACH: Final = 1.0
 """How many times the median movement of the fleet one service's part in it may be."""
 UNKNOWN_BEFORE: Final = 420.0
 """Seconds before a change from which on a step for no recorded reason still shows beside it."""
@@ -39,6 +38,8 @@ class Confounder:
     """How many times ``size`` it may really have moved P99."""
     known: bool = False
     """Whether its part is estimated beside the change's: strong evidence for the change then stands."""
+    builds: bool = False
+    """Whether queues go on building up for minutes after it."""
     either_way: bool = False
     """Whether taking it off may have left a movement of either sign."""
 
@@ -71,18 +72,21 @@ def around(
     place = int(np.clip(round(groups[number].place), 0, len(cells.times) - 1))
     found: list[Confounder] = []
     regression = fitted.regressions[model.target]
-    minutes = width(fitted)
+    # Where there are only minutes of data, what moved is looked for in less.
+    width = max(2, min(fitted.width, len(cells.times) // 12))
     load = [k for k, name in enumerate(fitted.columns.names) if name.startswith(("load", "queue"))]
     explained = fitted.columns.columns[:, load] @ regression.coefficients[load]
-    size = unusual_move(explained, minutes, place)
+    size = unusual_move(explained, width, place)
     with np.errstate(divide="ignore", invalid="ignore"):
-        offered = unusual_move(np.where(cells.arrivals > 0, np.log(cells.arrivals), np.nan), minutes, place)
+        offered = unusual_move(np.where(cells.arrivals > 0, np.log(cells.arrivals), np.nan), width, place)
     size = max(size, DOUBT_LOAD * offered, key=abs)
-    found.append(Confounder(size, "offered load moved at the same moment", known=True, either_way=True))
+    found.append(
+        Confounder(size, "offered load moved at the same moment", known=True, builds=True, either_way=True)
+    )
     prompts = cells.covariates.get("input_tokens")
     if prompts is not None:
         with np.errstate(divide="ignore", invalid="ignore"):
-            moved = unusual_move(np.where(prompts > 0, np.log(prompts), np.nan), minutes, place)
+            moved = unusual_move(np.where(prompts > 0, np.log(prompts), np.nan), width, place)
         found.append(Confounder(DOUBT_PROMPTS * moved, "prompt length moved at the same moment"))
     for shift, sentence in zip(witness.shifts, elsewhere, strict=True):
         fleet = bool(shift.belief.any())
@@ -96,7 +100,7 @@ def around(
         )
         if step.owner == number or not -earlier < apart < near:
             continue
-        size = float(witness.weigh(np.array([step.place])).value[0])
+        size = step.movement.size
         if step.owner is None:
             when = f"{abs(apart):.0f} s {'before' if apart < 0 else 'after'} it"
             found.append(
@@ -117,12 +121,6 @@ def around(
         size = float(witness.weigh(np.array([claim.unknown_place])).value[0])
         found.append(Confounder(size, f"the movement fits an onset {when} better"))
     return sorted((c for c in found if abs(c.size) > VISIBLE), key=lambda c: -abs(c.size))
-
-
-def width(fitted: Fitted) -> int:
-    """Cells before and after a change over which load and prompts are compared: where there are only minutes
-    of data, fewer."""
-    return max(2, min(fitted.width, len(fitted.cells.times) // 12))
 
 
 def unusual_move(values: FloatArray, width: int, place: int) -> float:

@@ -1,5 +1,4 @@
-"""Whose step was it? Steps are found one after another, the clearest first, and each is credited to a change
-or to nobody.
+"""Whose step was it? A change's, or nobody's.
 
 A step that begins where a change was made (or a little later) is more likely that change's than the work of
 something unknown; one that begins before it cannot be. How much more is a matter of two rates: how often
@@ -16,15 +15,15 @@ import numpy as np
 from scipy import special
 
 from otelkit.causal.cells import Cells
-from otelkit.causal.evidence import Witness
+from otelkit.causal.evidence import Movement, Witness
 from otelkit.model import ParameterChange
 from otelkit.query.panel import BoolArray, FloatArray
 
 EFFECTIVE: Final = 0.25
 """Share of changes that are believed to move P99."""
-UNKNOWN_PER_HOUR: Final = 0.3
+UNKNOWN_PER_HOUR: Final = 0.1
 """Steps that nobody recorded a cause for."""
-DRIFTS_PER_HOUR: Final = 0.2
+DRIFTS_PER_HOUR: Final = 0.1
 """Slow rises and falls that nobody recorded a cause for."""
 DRIFT_SECONDS: Final = (1200.0, 2400.0, 3600.0)
 DRIFT_STEP_SECONDS: Final = 300.0
@@ -45,16 +44,7 @@ OFF: Final = 0.05
 QUICK: Final = 0.5
 """Latency of quick calls relative to the median."""
 LATEST_SECONDS: Final = 300.0
-ACCEPTED: Final = 1.5
-"""Log odds against nothing at which a change's step is taken for granted while others are looked for."""
-ACCEPTED_UNKNOWN: Final = 9.0
-"""The same for a step that nobody recorded."""
-FINER: Final = np.linspace(-0.5, 0.5, 11)
-"""Cells around a step's place among which the best is taken."""
 LEFTOVER_CELLS: Final = 3.0
-MOST_STEPS: Final = 12
-MOST_UNKNOWN: Final = 4
-"""Steps in all, and those that nobody recorded: beyond so many, noise is being explained."""
 WORTH_ASKING: Final = 3.0
 """Log odds from which on it is asked whether a rival and the change both had effects."""
 AROUND_SECONDS: Final = 900.0
@@ -88,11 +78,15 @@ class Lags:
 class Step:
     """A step of latency that is taken for granted."""
 
-    place: float
-    """Cells from the start of the grid."""
+    movement: Movement
     owner: int | None
     """Group that it is credited to; None for nobody."""
     log_odds: float
+
+    @property
+    def place(self) -> float:
+        """Cells from the start of the grid."""
+        return self.movement.place
 
 
 def lags(cell_seconds: float, delay: float, rollout: float, length: int) -> Lags:
@@ -122,7 +116,7 @@ def lag_density(since: FloatArray, blur: float) -> FloatArray:
     can be told."""
     prompt_density = np.exp(-since / (PROMPT_SECONDS + blur)) / (PROMPT_SECONDS + blur)
     density: FloatArray = PROMPT_SHARE * prompt_density + (1 - PROMPT_SHARE) * (
-        0.6 * (since < MINUTE) / MINUTE + 0.4 * (since < 1.5 * LATEST_SECONDS) / LATEST_SECONDS
+        0.4 * (since < MINUTE) / MINUTE + 0.6 * (since < 1.5 * LATEST_SECONDS) / LATEST_SECONDS
     )
     return density
 
@@ -253,57 +247,9 @@ def drift_score(witness: Witness, place: float) -> float:
         return -np.inf
     rate = DRIFTS_PER_HOUR * DRIFT_STEP_SECONDS / 3600.0 / len(DRIFT_SECONDS)
     drifts = float(special.logsumexp(witness.weigh_ramps(np.array(begins), np.array(ends))))
-    end = np.array([2.0 * len(cells.times)])
-    stays = float(witness.weigh_pulses(np.array([place]), end)[0])
+    stays = witness.weigh_lasting(place)
     step_there = float(witness.weigh(np.array([place])).log_bayes[0])
     return float(np.log(rate)) + step_there + drifts - stays
-
-
-def find_steps(witness: Witness, groups: Sequence[Group]) -> list[Step]:
-    """All steps that stand out, the clearest first, each with its owner."""
-    cells = witness.fitted.cells
-    spreads = [lags(cells.seconds, group.delay, group.rollout, len(cells.times)) for group in groups]
-    prior = np.log(EFFECTIVE / (1 - EFFECTIVE))
-    found: list[Step] = []
-    at = np.arange(len(cells.times))
-    unknown = unknown_scores(witness, [])
-    while len(found) < MOST_STEPS:
-        taken = [step.place for step in found]
-        if found:
-            # Far from what was found last nothing has changed.
-            near_it = np.abs(at - found[-1].place) <= 2 * witness.fitted.width
-            unknown = np.where(near_it, unknown_scores(witness, taken, near_it), unknown)
-        place = int(np.argmax(unknown))
-        best = Step(float(place), None, float(unknown[place]) - (ACCEPTED_UNKNOWN - ACCEPTED))
-        if sum(step.owner is None for step in found) >= MOST_UNKNOWN:
-            best = replace(best, log_odds=-np.inf)
-        for number, group in enumerate(groups):
-            if any(step.owner == number for step in found):
-                continue
-            own = change_score(witness, group, spreads[number], taken)
-            if own.log_bayes + prior > best.log_odds:
-                best = Step(own.place, number, own.log_bayes + prior)
-        if best.log_odds < ACCEPTED:
-            break
-        if best.owner is None:
-            # The grid of cells may fit a step a little better than a change's own onsets do.
-            owned = {step.owner for step in found}
-            near = [
-                n for n, g in enumerate(groups) if n not in owned and prompt(g, best.place, cells.seconds)
-            ]
-            if near:
-                nearest = min(near, key=lambda n: abs(groups[n].place - best.place))
-                best = replace(best, owner=nearest)
-        found.append(finer(witness, best))
-        witness = witness.knowing([found[-1].place])
-    return found
-
-
-def finer(witness: Witness, step: Step) -> Step:
-    """The step at the best place within its cell."""
-    fine = step.place + FINER
-    fine = fine[(fine > 0) & (fine < len(witness.fitted.cells.times) - 1)]
-    return replace(step, place=float(fine[int(np.argmax(witness.weigh(fine).log_bayes))]))
 
 
 @dataclass(frozen=True)
@@ -344,7 +290,7 @@ def claim(witness: Witness, groups: Sequence[Group], number: int, steps: Sequenc
 
     def beside_it(place: float) -> float:
         """Log odds of an effect of this change once a step at ``place`` is known."""
-        known = witness.knowing([place])
+        known = witness.knowing([witness.movement(place)])
         return float(prior + change_score(known, own, spread(own), [*taken, place]).log_bayes)
 
     before = min(AROUND_SECONDS / cells.seconds, len(cells.times) / 12)

@@ -4,8 +4,9 @@ The steps, one module each: ``windows`` cuts long data, ``cells`` evens it out; 
 does; ``fitting`` measures a step at any moment on every channel, under the noise of ``noise``, in the tables
 of ``steps`` (with the products of ``heaviside``), read by ``lookups``; ``shifts`` says what moved elsewhere;
 ``pooling`` weighs what one effect on P99 would make of all channels (``beliefs``: what a parameter's name
-says of it); ``credit`` finds steps and says whose they are; ``placebo`` asks how strong a claim the same
-search finds where nothing was changed; ``confounders`` and ``verdicts`` say it in words; ``summary`` adds up.
+says of it); ``stepwise`` finds steps, ``credit`` says whose they are; ``placebo`` asks how strong a claim
+the same search finds where nothing was changed; ``confounders`` and ``verdicts`` say it in words; ``summary``
+adds up.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from otelkit.causal import (
     pooling,
     reverts,
     shifts,
+    stepwise,
     summary,
     verdicts,
 )
@@ -79,8 +81,6 @@ class Judged:
     """All groups of its window, in order."""
     null: Null
     errors: ErrorsPart | None
-    too_soon: bool
-    """As in :class:`Finding`."""
 
     @property
     def p_value(self) -> float:
@@ -104,7 +104,7 @@ def explain(
         service: the service to explain; must be in the panel.
         changes: changes of any service, in any order; those of other services are not judged.
         seed: kept for methods that draw at random; this one does not.
-        margin: an effect whose 95 % interval lies within plus or minus this share of P99 is "no effect".
+        margin: "no effect" says that an effect of this share of P99 or more, up or down, is improbable.
 
     Raises:
         DataError: the service is not in the panel.
@@ -136,7 +136,7 @@ def explain(
     for one, (verdict, reason), q in zip(judged, decided, q_values, strict=True):
         for change in one.group.changes:
             findings[id(change)] = _finding(change, one, verdict, reason, q, onsets)
-    return summary.explanation(panel, service, [findings[id(change)] for change in own])
+    return summary.explanation(panel, service, [findings[id(change)] for change in own], judged)
 
 
 def check(panel: Panel, service: str, changes: Sequence[ParameterChange]) -> list[ParameterChange]:
@@ -204,7 +204,9 @@ def with_shifts(witness: Witness, panel: Panel, service: str) -> tuple[Witness, 
         sentences.append(f"a service that it calls ({', '.join(sorted(called))}) moved at the same moment")
     found.append(shifts.unusual(cells, model.channels, witness.fitted.width))
     sentences.append("load or prompts moved further than usual at the same moment")
-    return Witness(witness.fitted, tuple(found)), sentences
+    moved = None if fleet is None else fleet.size[:, model.target]
+    queues = shifts.queues(cells, moved, witness.fitted.width)
+    return Witness(witness.fitted, tuple(found), queues), sentences
 
 
 def control_names(panel: Panel, service: str) -> list[str]:
@@ -254,8 +256,8 @@ def grouped(changes: Sequence[ParameterChange], cells: Cells, delay: float) -> l
 def judge_window(prepared: Prepared) -> list[Judged]:
     """All that is found of each group of a window."""
     witness, groups, cells = prepared.witness, prepared.groups, prepared.cells
-    steps = credit.find_steps(witness, groups)
-    knowing = witness.knowing([s.place for s in steps])
+    steps = stepwise.find_steps(witness, groups)
+    knowing = witness.knowing([s.movement for s in steps])
     quiet = placebo.quiet(
         witness, [*(g.place for g in groups), *(s.place for s in steps)], placebo.guard(cells)
     )
@@ -266,7 +268,7 @@ def judge_window(prepared: Prepared) -> list[Judged]:
     for number, group in enumerate(groups):
         others = knowing
         if number in owners:
-            others = witness.knowing([s.place for s in steps if s.owner != number])
+            others = witness.knowing([s.movement for s in steps if s.owner != number])
         claim = credit.claim(others, groups, number, steps)
         onset = np.array([claim.onset])
         end = None if claim.end is None else np.array([claim.end])
@@ -298,19 +300,9 @@ def judge_window(prepared: Prepared) -> list[Judged]:
                     group.place,
                     width,
                 ),
-                too_soon=too_soon(witness, group),
             )
         )
     return result
-
-
-def too_soon(witness: Witness, group: Group) -> bool:
-    """Whether the data ends before anything that moved beside a change could be seen: that takes a quarter of
-    the minutes over which before is compared with after."""
-    # Besides doubt there are the fleet or services called, which are compared over all of the minutes.
-    elsewhere = len(witness.shifts) > 1
-    width = witness.fitted.width if elsewhere else confounders.width(witness.fitted)
-    return len(witness.fitted.cells.times) - group.place < max(1, width // 4)
 
 
 def _finding(
@@ -342,8 +334,6 @@ def _finding(
         effect=seconds,
         effect_ratio=ratio,
         lag_seconds=max(0.0, (one.claim.onset - one.group.place) * one.cells.seconds) if causal else None,
-        onset=one.onset if causal else None,
-        too_soon=one.too_soon,
         pearson_r=one.pearson_r,
         p_value=one.p_value,
         q_value=q,

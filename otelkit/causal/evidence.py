@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 
@@ -15,6 +16,26 @@ from otelkit.causal.pooling import Evidence
 from otelkit.causal.shifts import Shift
 from otelkit.query.panel import BoolArray, FloatArray
 
+KNOWN_TIMES: Final = 1.5
+KNOWN_LEAST: Final = 0.05
+"""How many times what its paths would make of it, and how much at least (log latency), a step that is taken
+for granted may be on each channel."""
+KNOWN_QUEUES: Final = 0.5
+KNOWN_QUEUES_LEAST: Final = 0.1
+"""Share of such a step by which queues may build up or drain in the minutes after it, and the least."""
+
+
+@dataclass(frozen=True)
+class Movement:
+    """A step that is taken for granted."""
+
+    place: float
+    """Cells from the start of the grid."""
+    deviations: FloatArray
+    """How large (log latency) it may be on each channel, shape (K,)."""
+    size: float
+    """Its effect on log P99."""
+
 
 @dataclass(frozen=True)
 class Witness:
@@ -22,6 +43,9 @@ class Witness:
 
     fitted: Fitted
     shifts: tuple[Shift, ...] = ()
+    queues: FloatArray | float = 0.0
+    """Variance (log latency) by which queues may have built up or drained about a step at each cell, shape
+    (N,)."""
 
     def effects(self, onsets: FloatArray, ends: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
         """Effects on every channel of a step at each place on the grid, or of a pulse to each of ``ends``,
@@ -34,6 +58,8 @@ class Witness:
             together = shift.together[places]
             noise = noise + together[:, :, None] * together[:, None, :]
             noise = noise + (own**2)[:, :, None] * np.eye(own.shape[1])[None]
+        if not isinstance(self.queues, float):
+            noise = noise + self.queues[places][:, None, None] * self.fitted.model.queue_pattern[None]
         return effects, noise
 
     def weigh(
@@ -56,8 +82,13 @@ class Witness:
 
     def weigh_pulses(self, onsets: FloatArray, ends: FloatArray) -> FloatArray:
         """Log Bayes factor of a pulse between each pair of places, against none, shape (S,)."""
-        effects, noise = fitting.effects_at(self.fitted, onsets, ends)
-        return pooling.weigh(pooling.plain(self.fitted.model), effects, noise).log_bayes
+        return pooling.weigh(pooling.plain(self.fitted.model), *self.effects(onsets, ends)).log_bayes
+
+    def weigh_lasting(self, onset: float) -> float:
+        """Log Bayes factor of a step that stays as it is, whatever moved elsewhere, against none."""
+        end = np.array([2.0 * len(self.fitted.cells.times)])
+        effects, noise = fitting.effects_at(self.fitted, np.array([onset]), end)
+        return float(pooling.weigh(pooling.plain(self.fitted.model), effects, noise).log_bayes[0])
 
     def weigh_ramps(self, begins: FloatArray, ends: FloatArray) -> FloatArray:
         """The same for a slow rise or fall from one place to another."""
@@ -72,14 +103,25 @@ class Witness:
         spread: BoolArray = np.convolve(certain, np.ones(5), mode="full")[2 : len(certain) + 2] > 0.5
         return spread
 
-    def knowing(self, onsets: Sequence[float]) -> Witness:
-        """The same once steps at these places are taken for granted."""
-        if not onsets:
+    def movement(self, place: float, paths: frozenset[str] = frozenset()) -> Movement:
+        """What a step at a place is, if there is one."""
+        found = self.weigh(np.array([place]), paths)
+        channels = np.einsum("hkk->hk", self.fitted.model.priors())
+        variance = found.posterior[0] @ channels
+        return Movement(place, KNOWN_TIMES * np.sqrt(variance) + KNOWN_LEAST, float(found.value[0]))
+
+    def knowing(self, movements: Sequence[Movement]) -> Witness:
+        """The same once these steps are taken for granted."""
+        if not movements:
             return self  # with what it has found out already
         fitted = self.fitted
-        for onset in onsets:
-            fitted = fitting.absorb(fitted, onset)
-        return replace(self, fitted=fitted)
+        at = np.arange(len(fitted.cells.times))
+        queues = self.queues + np.zeros(len(at))
+        for movement in movements:
+            fitted = fitting.absorb(fitted, movement.place, movement.deviations)
+            after = (at > movement.place - 1) & (at < movement.place + fitted.width)
+            queues += after * (KNOWN_QUEUES_LEAST + KNOWN_QUEUES * abs(movement.size)) ** 2
+        return replace(self, fitted=fitted, queues=queues)
 
     def scaled(self, scale: float) -> Witness:
         """The same with the noise's deviation multiplied."""

@@ -95,7 +95,11 @@ def delays(cells: Cells) -> dict[str, float]:
     seconds = {name: float(np.exp(level)) for name, level in usual.items()}
     middle = next(iter(seconds.values()), 0.0)
     longest = LONGEST_DELAY_SECONDS
-    return {name: min(max(value - middle, 0.0), longest) / cells.seconds for name, value in seconds.items()}
+    late = {name: min(max(value - middle, 0.0), longest) / cells.seconds for name, value in seconds.items()}
+    if "p75" in late:
+        # Most tokens are those of longer calls.
+        late["output_tokens"] = late["p75"]
+    return late
 
 
 def first_shares(cells: Cells) -> dict[str, float]:
@@ -148,9 +152,12 @@ def _correlation(tables: Tables, offsets: FloatArray) -> FloatArray:
     return matrix
 
 
-def absorb(fitted: Fitted, onset: float) -> Fitted:
-    """The service once a step at ``onset`` (a place on the grid of cells) is taken for granted."""
-    return replace(fitted, tables=lookups.absorb(fitted.tables, onset + fitted.delays, fitted.width))
+def absorb(fitted: Fitted, onset: float, deviations: FloatArray) -> Fitted:
+    """The service once a step at ``onset`` (a place on the grid of cells), of at most about ``deviations``
+    (K,) on the channels, is taken for granted."""
+    return replace(
+        fitted, tables=lookups.absorb(fitted.tables, onset + fitted.delays, fitted.width, deviations)
+    )
 
 
 def effects_at(

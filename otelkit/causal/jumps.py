@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from otelkit.causal import credit, engine, summary
+from otelkit.causal import credit, engine, stepwise, summary
 from otelkit.causal.explanation import Interval
 from otelkit.causal.verdicts import estimate
 from otelkit.causal.windows import whole
@@ -81,10 +81,10 @@ def _jumps(
     panel: Panel, service: str, changes: Sequence[ParameterChange], prepared: engine.Prepared
 ) -> list[Jump]:
     witness, cells = prepared.witness, prepared.cells
-    steps = sorted(credit.find_steps(witness, prepared.groups), key=lambda step: step.place)
+    steps = sorted(stepwise.find_steps(witness, prepared.groups), key=lambda step: step.place)
     jumps = []
     for number, step in enumerate(steps):
-        others = [s.place for n, s in enumerate(steps) if n != number]
+        others = [s.movement for n, s in enumerate(steps) if n != number]
         evidence = witness.knowing(others).weigh(np.array([step.place]))
         effect = estimate(1.0, evidence.posterior[0], evidence.means[0], evidence.deviations[0])
         log_effect = (effect.mean, effect.quantile(0.025), effect.quantile(0.975))

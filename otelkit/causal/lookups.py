@@ -19,8 +19,6 @@ from otelkit.query.panel import FloatArray
 LATER_DEVIATION: Final = 0.3
 """How far (log latency) a change's later effect is believed to differ from that of its first minutes."""
 STAIRS: Final = 6
-KNOWN_DEVIATION: Final = 2.0
-"""Size that an accepted step is believed to have at most; wide, so that the data decide."""
 
 Effects = tuple[FloatArray, FloatArray]
 """Effects (log latency) and their variances, each of shape (K, S); the variance is infinite where nothing is
@@ -85,12 +83,22 @@ def _solved(information: FloatArray, response: FloatArray) -> Effects:
     return np.where(usable, response / safe, 0.0), np.where(usable, 1 / safe, np.inf)
 
 
-def absorb(tables: Tables, onsets: FloatArray, width: float) -> Tables:
+def absorb(tables: Tables, onsets: FloatArray, width: float, deviations: FloatArray) -> Tables:
     """The tables once a step at ``onsets``, shape (K,), and what becomes of it after ``width`` cells, is
-    taken for granted."""
+    taken for granted.
+
+    Args:
+        tables: with what is known already.
+        onsets: places on the grid.
+        width: cells of the first minutes.
+        deviations: size (log latency) that the step is believed to have at most on each channel, shape (K,).
+    """
     response, known = tables.response, tables.known
     every = np.arange(len(response))
-    for begins, deviation in ((onsets, KNOWN_DEVIATION), (onsets + width, LATER_DEVIATION)):
+    for begins, deviation in (
+        (onsets, deviations),
+        (onsets + width, np.minimum(deviations, LATER_DEVIATION)),
+    ):
         places, shares = (part[:, :, 0] for part in _heaviside(tables, begins[:, None]))
         with_all = (tables.products[every, places] * shares[:, :, None]).sum(axis=0)
         taken = (known[every, places] * shares[:, :, None]).sum(axis=0)

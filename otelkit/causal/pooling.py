@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -63,6 +64,13 @@ class Model:
     """Share by which each channel may fail to follow its paths, shape (K,)."""
     target: int
     """Which channel is explained."""
+
+    @cached_property
+    def queue_pattern(self) -> FloatArray:
+        """Covariance of the channels where queues alone move them, shape (K, K)."""
+        queues = self.loadings[:, self.paths.index("queueing")]
+        pattern: FloatArray = np.outer(queues, queues)
+        return pattern
 
     def target_priors(self) -> tuple[FloatArray, FloatArray]:
         """The true effect on P99 under each hypothesis: covariance with the channels (H, K), variance

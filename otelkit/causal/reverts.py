@@ -63,7 +63,7 @@ def together(
     begins, ends = first.place + first.rollout / 2, last.place + last.rollout / 2
     if ends - begins < SHORTEST_CELLS:
         return None
-    free = witness.knowing([step.place for step in steps if step.owner not in (number, other)])
+    free = witness.knowing([step.movement for step in steps if step.owner not in (number, other)])
     found = free.weigh(np.array([begins]), first.paths | last.paths, np.array([ends]))
     log_bayes = float(found.log_bayes[0])
     if log_bayes < claim.net + MORE:

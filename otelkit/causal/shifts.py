@@ -18,6 +18,14 @@ DOUBT_LOAD: Final = 0.5
 DOUBT_PROMPTS: Final = 0.8
 """Log latency by which the regression may be off for each unit of log load, and of log prompt length, beyond
 the usual."""
+LOAD_QUEUES: Final = 0.5
+FLEET_QUEUES: Final = 1.0
+"""Log latency by which queues may have moved for each unit of log load beyond the usual, and of the fleet's
+log P99."""
+BRIEF: Final = 0.2
+"""Share of the first minutes over which a movement of the fleet that soon passes is looked for."""
+PASSING: Final = 0.5
+"""Share of such a movement by which it may bear on the first minutes."""
 FEWEST_CONTROLS: Final = 2
 CERTAIN: Final = 4.0
 """A movement of the fleet this many times its usual deviation is half believed."""
@@ -93,6 +101,8 @@ def fleet(controls: Sequence[Cells], channels: Sequence[str], width: int, length
         return None
     size, deviation = np.zeros((length, len(channels))), np.zeros((length, len(channels)))
     surprise = np.zeros(length)
+    brief = max(2, round(BRIEF * width))
+    passing, passing_surprise = np.zeros((length, len(channels))), np.zeros(length)
     adjusted = [load_adjusted(c, [name for name in channels if name in c.channels]) for c in usable]
     for k, name in enumerate(channels):
         moves = np.array([before_after(columns[name], width) for columns in adjusted if name in columns])
@@ -106,9 +116,21 @@ def fleet(controls: Sequence[Cells], channels: Sequence[str], width: int, length
         size[:, k] = middle
         deviation[:, k] = np.minimum(np.maximum(apart, 0.5 * usual), np.abs(middle) + usual)
         surprise = np.maximum(surprise, np.abs(middle) / usual)
-    belief = surprise**4 / (surprise**4 + CERTAIN**4)
+        moves = np.array([before_after(columns[name], brief) for columns in adjusted if name in columns])
+        passing[:, k] = np.median(np.where(np.isfinite(moves), moves, 0.0), axis=0)
+        usual = 1.48 * float(np.median(np.abs(passing[:, k]))) + 1e-6
+        passing_surprise = np.maximum(passing_surprise, np.abs(passing[:, k]) / usual)
+    belief = _believed(surprise)
     moved = size * belief[:, None]
-    return Shift(moved, deviation * belief[:, None], UNLIKE * moved, belief)
+    lasting, brief_part = UNLIKE * moved, PASSING * passing * _believed(passing_surprise)[:, None]
+    together = np.where(np.abs(lasting) > np.abs(brief_part), lasting, brief_part)
+    return Shift(moved, deviation * belief[:, None], together, belief)
+
+
+def _believed(surprise: FloatArray) -> FloatArray:
+    """How surely the fleet moved, by how many times its usual deviation it did."""
+    result: FloatArray = surprise**4 / (surprise**4 + CERTAIN**4)
+    return result
 
 
 def dependency(
@@ -169,19 +191,45 @@ def unusual(cells: Cells, channels: Sequence[str], width: int) -> Shift:
     ):
         if series is None:
             continue
-        with np.errstate(divide="ignore", invalid="ignore"):
-            moved = before_after(np.where(series > 0, np.log(series), np.nan), width)
-        if not np.isfinite(moved).any():
-            continue
-        size = np.abs(np.nan_to_num(moved))
-        usual = 1.48 * float(np.median(size[size > 0])) if (size > 0).any() else 0.0
-        beyond = weight * np.maximum(size - 2.0 * usual, 0.0)
+        beyond = weight * beyond_usual(series, width)
         for k, name in enumerate(channels):
             share = 0.2 if name == "time_per_output_chunk" else 1.0
             if name == "output_tokens" and series is cells.arrivals:
                 share = 0.0
             doubt[:, k] = np.hypot(doubt[:, k], share * beyond)
     return Shift(np.zeros(doubt.shape), np.zeros(doubt.shape), doubt, np.zeros(n))
+
+
+def beyond_usual(series: FloatArray, width: int) -> FloatArray:
+    """By how much more than it usually does the log of a series moved at each cell, shape (N,); zero where
+    unknown."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        moved = before_after(np.where(series > 0, np.log(series), np.nan), width)
+    size = np.abs(np.nan_to_num(moved))
+    usual = 1.48 * float(np.median(size[size > 0])) if (size > 0).any() else 0.0
+    result: FloatArray = np.maximum(size - 2.0 * usual, 0.0)
+    return result
+
+
+def queues(cells: Cells, fleet_moved: FloatArray | None, width: int) -> FloatArray:
+    """Variance (log latency) by which queues may have moved about each cell, shape (N,).
+
+    How much a busy service's queue makes of more load, or of tokens that became a little slower everywhere,
+    its neighbours can't tell.
+
+    Args:
+        cells: the service.
+        fleet_moved: movement of the fleet's log P99 at each cell, (N,).
+        width: cells of the first minutes.
+    """
+    # A queue goes on growing for minutes after the load has risen.
+    beyond = beyond_usual(cells.arrivals, width)
+    padded = np.pad(beyond, (width, 2))
+    recent = np.lib.stride_tricks.sliding_window_view(padded, width + 3).max(axis=1)
+    variance: FloatArray = (LOAD_QUEUES * recent) ** 2
+    if fleet_moved is not None:
+        variance = variance + (FLEET_QUEUES * fleet_moved) ** 2
+    return variance
 
 
 def _level(values: FloatArray) -> float:

@@ -17,12 +17,11 @@ from otelkit.query.panel import FloatArray
 FALSE_DISCOVERIES: Final = 0.10
 LIKELY: Final = 0.5
 """Probability of an effect from which on it is called causal."""
-CERTAIN: Final = 0.88
-"""The same, and that of an effect worth the name, where something else could have made it by itself, or
-moved P99 before a late onset."""
 WORTH_LIKELY: Final = 0.4
-"""Probability of an effect worth the name."""
-SIGN_LIKELY: Final = 0.7
+WORTH_BESIDE: Final = 0.5
+"""Probability of an effect worth the name; and where something else could have made it by itself, or moved
+P99 before a late onset."""
+SIGN_LIKELY: Final = 0.8
 """Probability of its sign."""
 SPREAD: Final = 0.4
 """Share of an effect by which the minutes after a change may differ from what the model makes of them: queues
@@ -36,6 +35,8 @@ LATE_CELLS: Final = 1.5
 """An onset later than this counts as late."""
 WORTH: Final = 0.04
 """Share of P99 below which an effect is not worth the name."""
+SURELY_NONE: Final = 0.95
+"""Probability that an effect is smaller than the margin from which on it is called none."""
 NOTHING: Final = 0.01
 """Deviation (log P99) of what "no effect" still allows."""
 MIN_CALLS: Final = 15.0
@@ -81,6 +82,10 @@ class Estimate:
         below = self.below(0.0)
         return max(below, 1 - below)
 
+    def within(self, margin: float) -> float:
+        """Probability that the effect is no larger than ``margin``, a share of P99, either way."""
+        return self.below(float(np.log1p(margin))) - self.below(float(np.log1p(-margin)))
+
     @property
     def worth(self) -> float:
         """Probability that the effect has the likelier sign and is worth the name."""
@@ -121,8 +126,13 @@ def rival_causes(
     own: Group, claim: Claim, effect: Estimate, confounders: Sequence[Confounder]
 ) -> list[Confounder]:
     """Those that could have made the effect by themselves; before a late onset, all that moved P99."""
-    late = claim.onset - own.place > LATE_CELLS + own.rollout
+    late = is_late(own, claim)
     return [c for c in confounders if late or c.explains(effect.mean)]
+
+
+def is_late(own: Group, claim: Claim) -> bool:
+    """Whether an effect begins too long after its change to be seen as prompt."""
+    return claim.onset - own.place > LATE_CELLS + own.rollout
 
 
 def decide(
@@ -159,7 +169,8 @@ def decide(
     if not rivals:
         enough = claim.probability > LIKELY and effect.worth > WORTH_LIKELY
     else:
-        enough = claim.probability > CERTAIN and effect.worth > CERTAIN and all(c.known for c in rivals)
+        known = all(c.known and not (c.builds and is_late(own, claim)) for c in rivals)
+        enough = claim.probability > LIKELY and effect.worth > WORTH_BESIDE and known
     if q < FALSE_DISCOVERIES and enough and effect.sign > SIGN_LIKELY:
         if len(own.changes) > 1:
             return (
@@ -168,23 +179,20 @@ def decide(
             )
         beside = f" Accounted for beside it: {confounders[0].sentence}." if confounders else ""
         return Verdict.CAUSAL, f"P99 stepped when it was made, beyond load and whatever else moved.{beside}"
-    low, high = (float(np.expm1(bound)) for bound in effect.interval)
-    if rivals or (confounders and abs(confounders[0].size) > margin):
-        worst = rivals[0] if rivals else confounders[0]
+    none = effect.within(margin)
+    worst = confounders[0] if confounders else None
+    if worst is not None and (abs(worst.size) > margin or none < SURELY_NONE):
+        worst = rivals[0] if rivals else worst
         return (
             Verdict.CORRELATED_ONLY,
             f"P99 moved by {np.expm1(worst.size):+.0%}, but {worst.sentence}.",
         )
-    if -margin < low and high < margin:
+    if none >= SURELY_NONE:
         return (
             Verdict.NO_EFFECT,
-            f"Any effect on P99 is smaller than {margin:.0%} (95 %: {low:+.1%} to {high:+.1%}).",
+            f"An effect on P99 of {margin:.0%} or more is improbable ({1 - none:.1%}).",
         )
-    if confounders:
-        return (
-            Verdict.CORRELATED_ONLY,
-            f"P99 moved by {np.expm1(confounders[0].size):+.0%}, but {confounders[0].sentence}.",
-        )
+    low, high = (float(np.expm1(bound)) for bound in effect.interval)
     return (
         Verdict.CANNOT_SEPARATE,
         f"No effect stands out, but one between {low:+.0%} and {high:+.0%} "

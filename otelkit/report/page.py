@@ -46,7 +46,7 @@ _MEANINGS: Final = {
     Verdict.CAUSAL: "moved P99 from the change on; no load, other service or other change explains it",
     Verdict.CORRELATED_ONLY: "P99 moved, but something else explains it; the reason names it",
     Verdict.CANNOT_SEPARATE: "changes overlap or data is thin; the reason says what would settle it",
-    Verdict.NO_EFFECT: "the whole interval lies inside the margin of what counts as no effect",
+    Verdict.NO_EFFECT: "an effect as large as the margin of what counts as none is improbable (below 5 %)",
 }
 
 
