@@ -65,9 +65,9 @@ class SpanIdentity:
     """W3C ``tracestate`` header value."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that triples the cost of making one
 class Generation:
-    """One finished call of a model, streamed or not. Immutable; built once, after the last step."""
+    """One finished call of a model, streamed or not. Built once, after the last step; not to be changed."""
 
     call_site: CallSite
     start_ns: int

@@ -13,7 +13,7 @@ from opentelemetry import trace
 from otelkit import __version__, semconv
 from otelkit.model import CallSite, Generation, Sink
 from otelkit.record.clock import SYSTEM_CLOCK, Clock
-from otelkit.record.guard import guarded
+from otelkit.record.guard import fault
 from otelkit.record.late import LateSpans, NeverLate
 from otelkit.record.observed import ChangeDetector
 from otelkit.record.propagation import baggage_keys
@@ -81,7 +81,7 @@ class Runtime:
 
     def observe(self, generation: Generation) -> None:
         """Look for parameter changes in a finished generation. Off the request's path."""
-        with guarded("look for parameter changes"):
+        try:
             for change in self.detector.observe(
                 generation.call_site,
                 generation.parameters,
@@ -89,6 +89,8 @@ class Runtime:
                 generation.session_id,
             ):
                 self.sink.change(change)
+        except Exception:
+            fault("look for parameter changes")
 
     def finish_open(self) -> None:
         """End every open generation at its last step; for the end of the process."""

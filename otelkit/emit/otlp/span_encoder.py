@@ -65,6 +65,7 @@ class SpanEncoder:
         self._texts: dict[str, bytes] = {}
         self._attributes: dict[tuple[str, object], bytes] = {}
         """Whole attributes, of texts only: 1, 1.0 and True are one key."""
+        self._prefixes: dict[tuple[str, int], bytes] = {}
         self._groups: list[_Group] = []
 
     def encode(self, spans: Sequence[ReadableSpan]) -> bytes:
@@ -127,10 +128,13 @@ class SpanEncoder:
             parts += (_NAME, self._text(span.name))
         parts.append(_KINDS[span.kind])
         parts.append(_TIMES.pack(_START, start, _END, end))
+        known = self._attributes
         for key, value in _items(span):
-            attribute = self._attribute(key, value)
+            attribute = known.get((key, value)) if type(value) is str else None
             if attribute is None:
-                return None
+                attribute = self._attribute(key, value)
+                if attribute is None:
+                    return None
             parts.append(attribute)
         if span.dropped_attributes:
             parts += (_DROPPED_ATTRIBUTES, varint(span.dropped_attributes))
@@ -144,22 +148,28 @@ class SpanEncoder:
         return _SPANS + varint(len(body)) + body
 
     def _attribute(self, key: str, value: object) -> bytes | None:
-        """The attribute as a repeated field; None for what the official encoder should write."""
-        again = type(value) is str and len(value) <= MAX_KNOWN_TEXT
-        known = self._attributes.get((key, value)) if again else None
-        if known is not None:
-            return known
+        """An attribute of which ``_attributes`` doesn't know, as a repeated field; None for what the official
+        encoder should write."""
         encoded = self._value(value)
         if encoded is None:
             return None
-        name, length = self._text(key), varint(len(encoded))
-        size = len(_KEY) + len(name) + len(_VALUE) + len(length) + len(encoded)
-        written = b"".join((_ATTRIBUTE, varint(size), _KEY, name, _VALUE, length, encoded))
-        if again:
+        written = (self._prefixes.get((key, len(encoded))) or self._prefix(key, len(encoded))) + encoded
+        if type(value) is str and len(value) <= MAX_KNOWN_TEXT:
             if len(self._attributes) >= MAX_KNOWN:
                 self._attributes.clear()
             self._attributes[key, value] = written
         return written
+
+    def _prefix(self, key: str, length: int) -> bytes:
+        """What comes before ``length`` bytes of an attribute's value."""
+        name, of_value = self._text(key), varint(length)
+        size = len(_KEY) + len(name) + len(_VALUE) + len(of_value) + length
+        prefix = b"".join((_ATTRIBUTE, varint(size), _KEY, name, _VALUE, of_value))
+        if len(key) <= MAX_KNOWN_TEXT:
+            if len(self._prefixes) >= MAX_KNOWN:
+                self._prefixes.clear()
+            self._prefixes[key, length] = prefix
+        return prefix
 
     def _value(self, value: object) -> bytes | None:
         """An ``AnyValue``'s content; None for what the official encoder should write."""
