@@ -331,8 +331,10 @@ class Recording:
 
     # --- the record, off the request's path -----------------------------------------------------------------
     def _make_late_and_build(self) -> Generation:
-        with guarded("make a span late"):
+        try:
             self._make_late()
+        except Exception:
+            fault("make a span late")
         return self._end_and_build() if self._identity is None else self._build()
 
     def _make_late(self) -> None:
