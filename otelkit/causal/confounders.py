@@ -10,6 +10,7 @@ import numpy as np
 
 from otelkit.causal.credit import Claim, Group, Step
 from otelkit.causal.evidence import Witness
+from otelkit.causal.fitting import Fitted
 from otelkit.causal.shifts import DOUBT_LOAD, DOUBT_PROMPTS, before_after
 from otelkit.query.panel import FloatArray
 
@@ -72,13 +73,12 @@ def around(
     place = int(np.clip(round(groups[number].place), 0, len(cells.times) - 1))
     found: list[Confounder] = []
     regression = fitted.regressions[model.target]
-    # Where there are only minutes of data, what moved is looked for in less.
-    width = max(2, min(fitted.width, len(cells.times) // 12))
+    minutes = width(fitted)
     load = [k for k, name in enumerate(fitted.columns.names) if name.startswith(("load", "queue"))]
     explained = fitted.columns.columns[:, load] @ regression.coefficients[load]
-    size = unusual_move(explained, width, place)
+    size = unusual_move(explained, minutes, place)
     with np.errstate(divide="ignore", invalid="ignore"):
-        offered = unusual_move(np.where(cells.arrivals > 0, np.log(cells.arrivals), np.nan), width, place)
+        offered = unusual_move(np.where(cells.arrivals > 0, np.log(cells.arrivals), np.nan), minutes, place)
     size = max(size, DOUBT_LOAD * offered, key=abs)
     found.append(
         Confounder(size, "offered load moved at the same moment", known=True, builds=True, either_way=True)
@@ -86,7 +86,7 @@ def around(
     prompts = cells.covariates.get("input_tokens")
     if prompts is not None:
         with np.errstate(divide="ignore", invalid="ignore"):
-            moved = unusual_move(np.where(prompts > 0, np.log(prompts), np.nan), width, place)
+            moved = unusual_move(np.where(prompts > 0, np.log(prompts), np.nan), minutes, place)
         found.append(Confounder(DOUBT_PROMPTS * moved, "prompt length moved at the same moment"))
     for shift, sentence in zip(witness.shifts, elsewhere, strict=True):
         fleet = bool(shift.belief.any())
@@ -121,6 +121,12 @@ def around(
         size = float(witness.weigh(np.array([claim.unknown_place])).value[0])
         found.append(Confounder(size, f"the movement fits an onset {when} better"))
     return sorted((c for c in found if abs(c.size) > VISIBLE), key=lambda c: -abs(c.size))
+
+
+def width(fitted: Fitted) -> int:
+    """Cells before and after a change over which load and prompts are compared: where there are only minutes
+    of data, fewer."""
+    return max(2, min(fitted.width, len(fitted.cells.times) // 12))
 
 
 def unusual_move(values: FloatArray, width: int, place: int) -> float:

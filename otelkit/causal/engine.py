@@ -81,6 +81,8 @@ class Judged:
     """All groups of its window, in order."""
     null: Null
     errors: ErrorsPart | None
+    too_soon: bool
+    """As in :class:`Finding`."""
 
     @property
     def p_value(self) -> float:
@@ -136,7 +138,7 @@ def explain(
     for one, (verdict, reason), q in zip(judged, decided, q_values, strict=True):
         for change in one.group.changes:
             findings[id(change)] = _finding(change, one, verdict, reason, q, onsets)
-    return summary.explanation(panel, service, [findings[id(change)] for change in own], judged)
+    return summary.explanation(panel, service, [findings[id(change)] for change in own])
 
 
 def check(panel: Panel, service: str, changes: Sequence[ParameterChange]) -> list[ParameterChange]:
@@ -300,9 +302,19 @@ def judge_window(prepared: Prepared) -> list[Judged]:
                     group.place,
                     width,
                 ),
+                too_soon=too_soon(witness, group),
             )
         )
     return result
+
+
+def too_soon(witness: Witness, group: Group) -> bool:
+    """Whether the data ends before anything that moved beside a change could be seen: that takes a quarter of
+    the minutes over which before is compared with after."""
+    # Besides doubt there are the fleet or services called, which are compared over all of the minutes.
+    elsewhere = len(witness.shifts) > 1
+    width = witness.fitted.width if elsewhere else confounders.width(witness.fitted)
+    return len(witness.fitted.cells.times) - group.place < max(1, width // 4)
 
 
 def _finding(
@@ -334,6 +346,8 @@ def _finding(
         effect=seconds,
         effect_ratio=ratio,
         lag_seconds=max(0.0, (one.claim.onset - one.group.place) * one.cells.seconds) if causal else None,
+        onset=one.onset if causal else None,
+        too_soon=one.too_soon,
         pearson_r=one.pearson_r,
         p_value=one.p_value,
         q_value=q,

@@ -60,15 +60,32 @@ class Finding:
     """Effects (seconds) found by the same search at dates without a change: what the p-value came from."""
     threshold: float | None = None
     """Seconds of effect on P99 from which a change of this parameter is one to act on, where stated."""
+    onset: float | None = None
+    """Unix seconds at which the effect of a causal change is first seen."""
+    too_soon: bool = False
+    """Whether too little came after the change to see what else moved at the same moment (the other services,
+    a service that is called, load, prompts): a "causal" may yet turn out to be one of them."""
     known_at: float | None = None
     """Unix seconds that data must reach before the verdict can be given, while it is too early for one."""
 
     @property
     def crosses_threshold(self) -> bool | None:
-        """Whether the effect, up or down, is at least the threshold; None without either."""
-        if self.threshold is None or self.effect is None:
+        """Whether this change moved P99, up or down, by at least the threshold.
+
+        True only of a causal change, by the estimate of its effect. False where the whole interval lies below
+        the threshold, and where something else moved P99: there is nothing to act on in this change then.
+        None where there is no threshold, or where it can't be said.
+        """
+        if self.threshold is None:
             return None
-        return abs(self.effect.value) >= self.threshold
+        if self.verdict is Verdict.CORRELATED_ONLY:
+            return False
+        if self.effect is None:
+            return None
+        if self.verdict is Verdict.CAUSAL and abs(self.effect.value) >= self.threshold:
+            return True
+        reach = max(abs(self.effect.low), abs(self.effect.high))
+        return False if reach < self.threshold else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -15,9 +15,6 @@ from otelkit.causal.fitting import Fitted
 from otelkit.causal.mediators import ErrorsPart
 from otelkit.model import ParameterChange
 from otelkit.query.panel import FloatArray, Panel, ServiceSeries
-
-if TYPE_CHECKING:
-    from otelkit.causal.engine import Judged
 
 METHOD: Final = (
     "Steps of log latency quantiles, time per token, output length and time to first token, beside offered "
@@ -158,8 +155,9 @@ def _bucket_warnings(cells: Cells) -> list[str]:
     return warnings
 
 
-def counterfactual(panel: Panel, service: str, causal: Sequence[Judged]) -> FloatArray | None:
-    """P99 (seconds) on the panel's grid without the given effects."""
+def counterfactual(panel: Panel, service: str, causal: Sequence[Finding], ramp: float) -> FloatArray | None:
+    """P99 (seconds) on the panel's grid without the effects of causal changes, each of which grows over
+    ``ramp`` seconds from its onset."""
     times = np.asarray(panel.times, dtype=float)
     series = panel.services[service]
     seen = series.quantiles.get(0.99)
@@ -171,22 +169,17 @@ def counterfactual(panel: Panel, service: str, causal: Sequence[Judged]) -> Floa
         seen = np.exp(cells.channels["p99"][place])
     shift = np.zeros(len(times))
     for one in causal:
-        since = np.where(np.isfinite(times), times - one.onset, 0.0)
-        shift += one.effect.mean * np.clip(since / one.cells.seconds, 0.0, 1.0)
+        since = np.where(np.isfinite(times), times - _onset(one), 0.0)
+        shift += _log_effect(one) * np.clip(since / ramp, 0.0, 1.0)
     result: FloatArray = np.asarray(seen, dtype=float) / np.exp(shift)
     return result
 
 
-def explanation(
-    panel: Panel, service: str, findings: Sequence[Finding], judged: Sequence[Judged]
-) -> Explanation:
+def explanation(panel: Panel, service: str, findings: Sequence[Finding]) -> Explanation:
     """Put it all together."""
     series = panel.services[service]
     cells = cell_module.build(panel, series)
-    verdict_of = {id(f.change): f.verdict for f in findings}
-    causal = [
-        one for one in judged if any(verdict_of.get(id(c)) is Verdict.CAUSAL for c in one.group.changes)
-    ]
+    causal = [one for one in findings if one.verdict is Verdict.CAUSAL and one.onset is not None]
     times = np.asarray(panel.times, dtype=float)
     known = times[np.isfinite(times)]
     start = float(known.min()) - panel.step_seconds if len(known) else float("nan")
@@ -194,13 +187,14 @@ def explanation(
     before = after = moved_at = unexplained = None
     if causal:
         # Whoever asks wants to know of a rise; where there is none, of the largest fall.
-        largest = max(causal, key=lambda one: (one.effect.mean > 0, abs(one.effect.mean)))
-        moved_at = largest.onset
-        since = max([start, moved_at - 3600.0, *(one.onset for one in causal if one.onset < moved_at)])
-        until = min([end, moved_at + 3600.0, *(one.onset for one in causal if one.onset > moved_at)])
+        largest = max(causal, key=lambda one: (_log_effect(one) > 0, abs(_log_effect(one))))
+        moved_at = _onset(largest)
+        onsets = [_onset(one) for one in causal]
+        since = max([start, moved_at - 3600.0, *(onset for onset in onsets if onset < moved_at)])
+        until = min([end, moved_at + 3600.0, *(onset for onset in onsets if onset > moved_at)])
         before, after = p99_between(cells, since, moved_at), p99_between(cells, moved_at, until)
         if np.isfinite(before) and np.isfinite(after):
-            unexplained = after - before - after * (1 - float(np.exp(-largest.effect.mean)))
+            unexplained = after - before - after * (1 - float(np.exp(-_log_effect(largest))))
         else:
             before = after = None
     return Explanation(
@@ -212,7 +206,15 @@ def explanation(
         p99_after=after,
         moved_at=moved_at,
         unexplained_seconds=unexplained,
-        counterfactual=counterfactual(panel, service, causal),
+        counterfactual=counterfactual(panel, service, causal, cells.seconds),
         method=METHOD,
         warnings=tuple(data_warnings(cells)),
     )
+
+
+def _onset(finding: Finding) -> float:
+    return finding.change.first_seen if finding.onset is None else finding.onset
+
+
+def _log_effect(finding: Finding) -> float:
+    return 0.0 if finding.effect_ratio is None else float(np.log1p(finding.effect_ratio.value))
