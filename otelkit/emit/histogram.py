@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import time
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from prometheus_client import Histogram
 from prometheus_client.samples import Exemplar
@@ -18,6 +17,14 @@ from otelkit.record.times import Buckets, Lanes
 
 NANOSECONDS: Final = 1_000_000_000
 """In a second."""
+
+
+class Example(NamedTuple):
+    """What an exemplar says of a generation, whatever histogram it is in."""
+
+    labels: dict[str, str]
+    at: float
+    """Unix seconds."""
 
 
 class BulkHistogram(Histogram):
@@ -37,31 +44,30 @@ class BulkHistogram(Histogram):
         self._lowest = 0
         """Lowest bucket that the last values added by lanes were in: where the next are looked for."""
 
-    def add(self, value: float, per_unit: int = 1, exemplar: dict[str, str] | None = None) -> None:
+    def add(self, value: float, per_unit: int = 1, exemplar: Example | None = None) -> None:
         """Count one value; whole numbers are quickest.
 
         Args:
             per_unit: how many of the value's unit make one of the histogram's: 10**9 for nanoseconds in a
                 histogram of seconds.
-            exemplar: labels to put on the bucket of the value; None for no exemplar.
+            exemplar: to put on the bucket of the value.
         """
         bounds, _ = self._scaled.get(per_unit) or self._scale(per_unit)
         bucket, total = bisect_left(bounds, value), value / per_unit
-        self._take(((bucket, 1),), total)
+        if self._values_are_plain:
+            self._sum._value += total
+            self._buckets[bucket]._value += 1
+        else:
+            self._sum.inc(total)
+            self._buckets[bucket].inc(1)
         if exemplar is not None:
-            self._point(bucket, total, exemplar)
+            self._buckets[bucket].set_exemplar(Exemplar(exemplar.labels, total, exemplar.at))
 
-    def add_parts(
-        self,
-        parts: Iterable[tuple[BulkHistogram, Lanes, int]],
-        per_unit: int = 1,
-        exemplar: dict[str, str] | None = None,
-    ) -> None:
+    def add_parts(self, parts: Iterable[Part], per_unit: int = 1, exemplar: Example | None = None) -> None:
         """Count values both here and, part by part, in other histograms with the same bounds.
 
         Args:
-            parts: histogram, values, and their sum.
-            exemplar: labels to put, here, on the highest bucket that any of the values is in.
+            exemplar: to put, here, on the highest bucket that any of the values is in.
         """
         _, buckets = self._scaled.get(per_unit) or self._scale(per_unit)
         together: dict[int, int] = {}
@@ -72,8 +78,8 @@ class BulkHistogram(Histogram):
             counts, value = buckets.count(values, histogram._lowest)
             histogram._lowest = counts[0][0]
             histogram._take(counts, part / per_unit)
-            for one, count in counts:
-                together[one] = together.get(one, 0) + count
+            for bucket, count in counts:
+                together[bucket] = together.get(bucket, 0) + count
             total += part
             if counts[-1][0] > highest:
                 highest, example = counts[-1][0], value
@@ -81,7 +87,8 @@ class BulkHistogram(Histogram):
             return
         self._take(together.items(), total / per_unit)
         if exemplar is not None:
-            self._point(highest, example / per_unit, exemplar)
+            shown = Exemplar(exemplar.labels, example / per_unit, exemplar.at)
+            self._buckets[highest].set_exemplar(shown)
 
     def _take(self, counts: Iterable[tuple[int, int]], total: float) -> None:
         buckets = self._buckets
@@ -94,12 +101,13 @@ class BulkHistogram(Histogram):
         for bucket, count in counts:
             buckets[bucket].inc(count)
 
-    def _point(self, bucket: int, value: float, exemplar: dict[str, str]) -> None:
-        self._buckets[bucket].set_exemplar(Exemplar(exemplar, value, time.time()))
-
     def _scale(self, per_unit: int) -> tuple[list[int | float], Buckets]:
         scaled = self._scaled[per_unit] = _scaled(tuple(self._upper_bounds), per_unit)
         return scaled
+
+
+Part = tuple[BulkHistogram, Lanes, int]
+"""A histogram, values for it, and their sum."""
 
 
 @lru_cache(maxsize=64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from array import array
 from collections import Counter as Tally
 from collections import OrderedDict
@@ -13,7 +14,7 @@ from typing import Final
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
 
 from otelkit import semconv
-from otelkit.emit.histogram import NANOSECONDS, BulkHistogram, duration_bounds
+from otelkit.emit.histogram import NANOSECONDS, BulkHistogram, Example, duration_bounds
 from otelkit.emit.output_metrics import OutputMetrics
 from otelkit.model import MAX_LABEL_TEXT, CallSite, Generation, ParameterChange, label_text, shares_text
 
@@ -250,14 +251,15 @@ class GenerationMetrics:
         self._series.clear()
         self._outputs.after_fork()
 
-    def _exemplar(self, generation: Generation) -> dict[str, str] | None:
+    def _exemplar(self, generation: Generation) -> Example | None:
         span = generation.span
         if span is None:
             return None
-        return {
+        labels = {
             semconv.EXEMPLAR_TRACE_ID: f"{span.trace_id:032x}",
             semconv.EXEMPLAR_SPAN_ID: f"{span.span_id:016x}",
         }
+        return Example(labels, time.time())
 
     def _duration_of(self, series: _Series, generation: Generation) -> BulkHistogram:
         error = generation.error_type

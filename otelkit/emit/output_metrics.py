@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from typing import Final
 
 from prometheus_client import CollectorRegistry
 
 from otelkit import semconv
-from otelkit.emit.histogram import BulkHistogram
+from otelkit.emit.histogram import BulkHistogram, Example, Part
 from otelkit.model import Generation
-from otelkit.record.times import Lanes, gaps
+from otelkit.record.times import gaps
+
+_ENDS: Final = tuple(bound - 1 for bound in semconv.POSITION_BOUNDS)
+"""Where positions end among the gaps of steps of one token each."""
 
 
 @dataclass(slots=True)
@@ -55,31 +59,28 @@ class OutputMetrics:
             registry=registry,
         )
 
-    def by_position(
-        self, generation: Generation, times: array[int]
-    ) -> Iterator[tuple[BulkHistogram, Lanes, int]]:
-        """The gaps between token steps, and which of them belong into which histogram.
+    def by_position(self, generation: Generation, times: array[int]) -> list[Part]:
+        """The gaps between token steps, in nanoseconds, each with the histogram into which it belongs.
 
         Args:
             times: nanoseconds at which each step ended.
-
-        Yields:
-            A histogram, gaps in nanoseconds, and their sum.
         """
         between = gaps(times)
         if not between.length:
-            return
+            return []
         service = generation.call_site.service
         known = self._of(service).by_position
+        parts: list[Part] = []
         begin = 0
         for position, end in enumerate(_ends(generation.step_tokens, between.length)):
             if position == len(known):
                 known.append(self._steps.labels(service, semconv.POSITIONS[position]))
             # Gaps that follow each other add up to the time between the first and the last of their ends.
-            yield known[position], between.part(begin, end), max(0, times[end] - times[begin])
+            parts.append((known[position], between.part(begin, end), max(0, times[end] - times[begin])))
             begin = end
+        return parts
 
-    def ended(self, generation: Generation, exemplar: dict[str, str] | None) -> None:
+    def ended(self, generation: Generation, exemplar: Example | None) -> None:
         """Count a call's mean entropy and its share of repeated tokens, where known."""
         service = generation.call_site.service
         entropies = [entropy for entropy in generation.step_entropies or () if entropy is not None]
@@ -108,17 +109,14 @@ class OutputMetrics:
         return series
 
 
-def _ends(step_tokens: Sequence[int | None] | None, count: int) -> Iterator[int]:
+def _ends(step_tokens: Sequence[int | None] | None, count: int) -> list[int]:
     """Where in ``count`` gaps each position ends, for the positions that the output reaches.
 
     The gap at index i is that of step i + 1, whose position is that of its first token. A step whose tokens
     the provider does not tell counts as one.
     """
-    before = None if step_tokens is None else list(accumulate(tokens or 1 for tokens in step_tokens))
-    end = 0
-    for bound in semconv.POSITION_BOUNDS:
-        end = min(count, bound - 1 if before is None else bisect_left(before, bound))
-        yield end
-        if end == count:
-            return
-    yield count
+    if step_tokens is None:
+        return [*_ENDS[: bisect_left(_ENDS, count)], count]
+    before = list(accumulate(tokens or 1 for tokens in step_tokens))
+    ends = [min(count, bisect_left(before, bound)) for bound in semconv.POSITION_BOUNDS]
+    return [*ends[: bisect_left(ends, count)], count]

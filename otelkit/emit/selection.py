@@ -6,8 +6,7 @@ import time
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from otelkit.emit import self_metrics
 from otelkit.emit.rate import AdaptiveRate, in_share
@@ -25,8 +24,7 @@ PRIORITY_OVERDRAFT: Final = 10.0
 MAX_SERVICES: Final = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Selected:
+class Selected(NamedTuple):
     """What was decided for one generation."""
 
     steps: Sequence[range]

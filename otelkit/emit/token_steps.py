@@ -61,11 +61,19 @@ def numbered_span_ids(count: int) -> Columns:
     return Columns(prefix + bytes(2), differing)
 
 
-def columns_of(raw: bytes) -> Columns:
-    """Columns of eight-byte values that stand one after the other."""
+def columns_of(raw: bytes, surely: int = 0) -> Columns:
+    """Columns of eight-byte values that stand one after the other.
+
+    Args:
+        surely: so many of the first columns are taken to differ, which spares the look.
+    """
     common, count = raw[:8], len(raw) // 8
-    columns = [raw[k::8] for k in range(8)]
-    return Columns(common, [(k, c) for k, c in enumerate(columns) if c.count(common[k]) < count])
+    differing = [(k, raw[k::8]) for k in range(surely)]
+    for k in range(surely, 8):
+        column = raw[k::8]
+        if column.count(common[k]) < count:
+            differing.append((k, column))
+    return Columns(common, differing)
 
 
 @lru_cache(maxsize=1)
@@ -146,12 +154,14 @@ def write(
 
 def _times(generation: Generation, chosen: range) -> Columns:
     """Start of the first chosen step, then the end of each: a step begins where the one before it ended."""
-    steps, first = generation.step_ns, chosen.start
-    start = steps[first - 1] if first else generation.start_ns
-    ends = steps[first : chosen.stop]
+    steps, first, stop = generation.step_ns, chosen.start, chosen.stop
+    start, last = steps[first - 1] if first else generation.start_ns, steps[stop - 1]
+    ends = steps if not first and stop == len(steps) else steps[first:stop]
     if not isinstance(ends, array):
         ends = array("Q", ends)
-    return columns_of(start.to_bytes(8, "little") + little_endian(ends))
+    # Where times ascend, these are all bytes that differ.
+    differing = ((start ^ last).bit_length() + 7) // 8
+    return columns_of(start.to_bytes(8, "little") + little_endian(ends), differing)
 
 
 def _numbers(

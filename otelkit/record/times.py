@@ -22,6 +22,14 @@ _SIZES: Final = (16, 48, 192, 768, 3_072)
 """Lanes for which what is added to all of them is kept; each serves all smaller numbers of lanes."""
 
 
+class Times(array):  # type: ignore[type-arg]  # a subclass of array[int] can't be made when the program runs
+    """Ascending nanoseconds, which are also kept as one integer."""
+
+    __slots__ = ("packed",)
+
+    packed: int
+
+
 def shifted(times: Sequence[int], by: int) -> array[int]:
     """``times``, ascending, with ``by`` added to each.
 
@@ -35,7 +43,9 @@ def shifted(times: Sequence[int], by: int) -> array[int]:
     count = len(times)
     together = int.from_bytes(little_endian(array("Q", times)), "little")
     together += by * _ones(count)
-    return _array(together.to_bytes(_BYTES * count, "little"))
+    moved = _array(together.to_bytes(_BYTES * count, "little"))
+    moved.packed = together
+    return moved
 
 
 class Lanes(NamedTuple):
@@ -123,7 +133,7 @@ def gaps(times: array[int]) -> Lanes:
     count = len(times) - 1
     if count < 1:
         return Lanes(0, 0)
-    together = int.from_bytes(little_endian(times), "little")
+    together = times.packed if isinstance(times, Times) else int.from_bytes(little_endian(times), "little")
     difference = (together >> _BITS) - (together & (1 << _BITS * count) - 1)
     # A negative one has borrowed from the next, and has its highest bit set.
     if difference < 0 or difference & _highest_bits(_size_for(count)):
@@ -163,9 +173,8 @@ def little_endian(values: array[int] | array[float]) -> bytes:
     return values.tobytes()
 
 
-def _array(raw: bytes) -> array[int]:
-    times = array("Q")
-    times.frombytes(raw)
+def _array(raw: bytes) -> Times:
+    times = Times("Q", raw)
     if sys.byteorder == "big":
         times.byteswap()
     return times
