@@ -19,7 +19,8 @@ class Pausable(Protocol):
     def abandon(self) -> None: ...
 
 
-_deadlines: Final[dict[Pausable, float]] = {}
+waiting: Final[dict[Pausable, float]] = {}
+"""Monotonic seconds at which each is reported."""
 _lock = threading.Lock()
 _timer: threading.Timer | None = None
 
@@ -27,7 +28,7 @@ _timer: threading.Timer | None = None
 def add(recording: Pausable) -> None:
     """Report ``recording`` as abandoned unless it is read on, or ends, within the grace time."""
     global _timer
-    _deadlines[recording] = time.monotonic() + GRACE_SECONDS
+    waiting[recording] = time.monotonic() + GRACE_SECONDS
     with _lock:
         if _timer is None:
             _timer = _start_timer(GRACE_SECONDS)
@@ -35,8 +36,8 @@ def add(recording: Pausable) -> None:
 
 def resume(recording: Pausable) -> None:
     """The consumer reads on."""
-    if _deadlines:
-        _deadlines.pop(recording, None)
+    if waiting:
+        waiting.pop(recording, None)
 
 
 def _start_timer(seconds: float) -> threading.Timer:
@@ -49,16 +50,16 @@ def _start_timer(seconds: float) -> threading.Timer:
 def _expire() -> None:
     global _timer
     now = time.monotonic()
-    for recording, deadline in list(_deadlines.items()):
-        if deadline <= now and _deadlines.pop(recording, None) is not None:
+    for recording, deadline in list(waiting.items()):
+        if deadline <= now and waiting.pop(recording, None) is not None:
             recording.abandon()
     with _lock:
-        _timer = _start_timer(max(0.01, min(_deadlines.values()) - now)) if _deadlines else None
+        _timer = _start_timer(max(0.01, min(waiting.values()) - now)) if waiting else None
 
 
 def _after_fork() -> None:
     global _timer, _lock
-    _deadlines.clear()
+    waiting.clear()
     _timer, _lock = None, threading.Lock()
 
 

@@ -32,11 +32,10 @@ call for each chunk would double the cost."""
 
 _LOOP: Final = """
 def loop(watched):
-    chunk, recording = None, watched.recording
-    now = recording.runtime.clock.monotonic_ns
-    stamp, keep = recording.steps.append, recording.pieces.append
+    chunk, recording = None, watched._recording
+    now, stamp, keep = watched._notes
     try:
-        for chunk in watched.inner:
+        for chunk in watched._inner:
             NOTE
             yield chunk
     except GeneratorExit:
@@ -55,7 +54,7 @@ would count as dropped otherwise."""
 
 _STEP: Final = """
 DEF step(watched):
-    recording = watched.recording
+    recording = watched._recording
     try:
         chunk = NEXT
     except END:
@@ -64,16 +63,16 @@ DEF step(watched):
     except BaseException as error:
         recording.failed(error)
         raise
-    now = recording.runtime.clock.monotonic_ns
-    stamp, keep = recording.steps.append, recording.pieces.append
+    now, stamp, keep = watched._notes
     NOTE
     recording.last_chunk = chunk
-    resume(recording)
+    if paused:
+        resume(recording)
     return chunk
 """
 """One chunk, where the user asks for each, and of async streams."""
-_SYNC: Final = {"DEF": "def", "NEXT": "next(watched.inner)", "END": "StopIteration"}
-_ASYNC: Final = {"DEF": "async def", "NEXT": "await watched.inner.__anext__()", "END": "StopAsyncIteration"}
+_SYNC: Final = {"DEF": "def", "NEXT": "next(watched._inner)", "END": "StopIteration"}
+_ASYNC: Final = {"DEF": "async def", "NEXT": "await watched._inner.__anext__()", "END": "StopAsyncIteration"}
 
 
 class _Compiled(NamedTuple):
@@ -99,7 +98,7 @@ def _function(name: str, source: str, words: dict[str, str], note: str) -> Any:
     for word, meaning in words.items():
         source = source.replace(word, meaning)
     source = re.sub(r"^( *)NOTE$", lambda line: indent(note.strip(), line[1]), source, flags=re.MULTILINE)
-    names: dict[str, Any] = {"resume": paused.resume}
+    names: dict[str, Any] = {"paused": paused.waiting, "resume": paused.resume}
     exec(compile(source, f"<otelkit {name} of a stream>", "exec"), names)
     return names[name]
 
@@ -107,18 +106,20 @@ def _function(name: str, source: str, words: dict[str, str], note: str) -> Any:
 class _Watched:
     """Owns a recording for as long as the user holds the stream."""
 
-    __slots__ = ("__weakref__", "_functions", "inner", "recording")
+    __slots__ = ("__weakref__", "_functions", "_inner", "_notes", "_recording")
 
     def __init__(self, inner: Any, recording: Recording) -> None:
-        self.inner = inner
-        self.recording = recording
+        self._inner = inner
+        self._recording = recording
+        # The clock, and what takes each chunk's time and text.
+        self._notes = recording.runtime.clock.monotonic_ns, recording.steps.append, recording.pieces.append
         self._functions = _compiled(recording.reader.quick)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
+        return getattr(self._inner, name)
 
     def __del__(self) -> None:
-        self.recording.abandon()
+        self._recording.abandon()
 
 
 class WatchedIterator(_Watched):
@@ -127,7 +128,7 @@ class WatchedIterator(_Watched):
     __slots__ = ()
 
     def __iter__(self) -> Iterator[Any]:
-        paused.resume(self.recording)
+        paused.resume(self._recording)
         return self._functions.loop(self)
 
     def __next__(self) -> Any:
@@ -136,8 +137,8 @@ class WatchedIterator(_Watched):
     def close(self) -> None:
         """For generators; others have no ``close`` of their own and then raise AttributeError as they would
         unwatched."""
-        close = self.inner.close
-        self.recording.abandon()
+        close = self._inner.close
+        self._recording.abandon()
         close()
 
 
@@ -147,7 +148,7 @@ class WatchedAsyncIterator(_Watched):
     __slots__ = ()
 
     def __aiter__(self) -> AsyncIterator[Any]:
-        paused.resume(self.recording)
+        paused.resume(self._recording)
         return _AsyncLoop(self)
 
     def __anext__(self) -> Coroutine[Any, Any, Any]:
@@ -155,8 +156,8 @@ class WatchedAsyncIterator(_Watched):
 
     async def aclose(self) -> None:
         """For async generators, as ``WatchedIterator.close``."""
-        aclose = self.inner.aclose
-        self.recording.abandon()
+        aclose = self._inner.aclose
+        self._recording.abandon()
         await aclose()
 
 
@@ -178,4 +179,4 @@ class _AsyncLoop:
         return self._watched._functions.step_async(self._watched)
 
     def __del__(self) -> None:
-        self._watched.recording.pause()
+        self._watched._recording.pause()
