@@ -1,98 +1,30 @@
-"""Requests reach a real collector, over HTTP and gRPC, by the rules of the OTLP specification."""
+"""Requests reach a real collector, above all over HTTP, by the rules of the OTLP specification."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import requests
-from emit_collector import Answer, GrpcCollector, HttpCollector, Kept, until
-from emit_generations import generation
-from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
+from emit_collector import Answer, HttpCollector, until
+from emit_deliveries import Tally, body, deliver_to, partial
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpExporter
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
-    ExportTracePartialSuccess,
-    ExportTraceServiceResponse,
-)
 
-from otelkit.emit import token_steps
-from otelkit.emit.otlp import delivery as delivery_module
 from otelkit.emit.otlp.delivery import Delivery, shut_down
 from otelkit.emit.otlp.discover import sender_like, timeout_of
-from otelkit.emit.otlp.envelope import Envelope
 from otelkit.emit.otlp.http import retry_after_seconds
 
-ENVELOPE = Envelope({"service.name": "chat"}, "", "otelkit", "1")
-
-
-class Tally:
-    """Counts what a delivery tells."""
-
-    def __init__(self) -> None:
-        self.numbers: Counter[str] = Counter()
-
-    def written(self, spans: int) -> None:
-        self.numbers["written"] += spans
-
-    def delivered(self, spans: int) -> None:
-        self.numbers["delivered"] += spans
-
-    def dropped(self, spans: int, reason: str) -> None:
-        self.numbers[reason] += spans
-
-    def export_failed(self) -> None:
-        self.numbers["failures"] += 1
-
-    def overhead(self, stage: str, seconds: float) -> None:
-        self.numbers["cpu seconds"] += 1
-
-    def balanced(self) -> bool:
-        lost = sum(
-            self.numbers[r] for r in ("buffer_full", "export_failed", "rejected_by_collector", "shut_down")
-        )
-        return self.numbers["written"] == self.numbers["delivered"] + lost
-
-
-@pytest.fixture(autouse=True)
-def quick_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery_module, "FIRST_BACKOFF", 0.02)
-
-
-@pytest.fixture
-def tally() -> Tally:
-    return Tally()
+pytestmark = pytest.mark.usefixtures("quick_backoff")
 
 
 @pytest.fixture
 def http() -> Iterator[HttpCollector]:
     with HttpCollector() as collector:
         yield collector
-
-
-@pytest.fixture
-def grpc_collector() -> Iterator[GrpcCollector]:
-    with GrpcCollector() as collector:
-        yield collector
-
-
-def body(spans: int = 5) -> bytes:
-    return ENVELOPE.wrap([token_steps.encode(generation(spans), (range(spans),))])
-
-
-def deliver_to(exporter: Any, tally: Tally, **limits: Any) -> Delivery:
-    """A delivery to where an exporter of the SDK's sends."""
-    sender = sender_like(exporter)
-    assert sender is not None
-    timeout = timeout_of(exporter, 10.0)
-    exporter.shutdown()
-    return Delivery(
-        sender, tally, timeout=timeout, **{"buffer_bytes": 1 << 20, "retry_seconds": 30.0, **limits}
-    )
 
 
 def http_delivery(collector: HttpCollector, tally: Tally, **limits: Any) -> Delivery:
@@ -194,12 +126,6 @@ def test_retry_after_reads_seconds_and_dates() -> None:
     assert retry_after_seconds("soon") is None
     assert retry_after_seconds("nan") is None
     assert retry_after_seconds(None) is None
-
-
-def partial(rejected: int) -> bytes:
-    success = ExportTracePartialSuccess(rejected_spans=rejected, error_message="too old")
-    encoded: bytes = ExportTraceServiceResponse(partial_success=success).SerializeToString()
-    return encoded
 
 
 def test_partial_success_is_counted_and_not_sent_again(
@@ -350,103 +276,6 @@ def test_flush_says_when_it_ran_out_of_time(http: HttpCollector, tally: Tally) -
     delivery.put(body(), 5)
     assert not delivery.flush(0.1)
     shut_down([delivery], 0.1)
-
-
-def test_grpc_takes_endpoint_and_metadata_of_the_exporter(
-    grpc_collector: GrpcCollector, tally: Tally
-) -> None:
-    """Otherwise users of the gRPC exporter would get no token-step spans."""
-    exporter = GrpcExporter(endpoint=grpc_collector.url, headers={"api-key": "x"})
-    delivery = deliver_to(exporter, tally)
-    sent = body()
-    delivery.put(sent, 5)
-    assert delivery.flush(5)
-    shut_down([delivery], 1)
-    (request,) = grpc_collector.received
-    assert request.path == "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
-    assert request.headers["api-key"] == "x"
-    assert request.body == sent
-    assert tally.numbers["delivered"] == 5
-
-
-def retry_info(seconds: float) -> tuple[str, bytes]:
-    from google.rpc.error_details_pb2 import RetryInfo
-
-    info = RetryInfo()
-    info.retry_delay.FromNanoseconds(int(seconds * 1e9))
-    return "google.rpc.retryinfo-bin", info.SerializeToString()
-
-
-def status_details(seconds: float) -> tuple[str, bytes]:
-    from google.rpc.error_details_pb2 import RetryInfo
-    from google.rpc.status_pb2 import Status
-
-    info = RetryInfo()
-    info.retry_delay.FromNanoseconds(int(seconds * 1e9))
-    status = Status(code=8)
-    status.details.add().Pack(info)
-    return "grpc-status-details-bin", status.SerializeToString()
-
-
-def send_over_grpc(collector: Kept, url: str, tally: Tally, *answers: Answer) -> int:
-    """Number of requests that it took."""
-    collector.answers.extend(answers)
-    delivery = deliver_to(GrpcExporter(endpoint=url), tally)
-    delivery.put(body(), 5)
-    assert delivery.flush(5)
-    shut_down([delivery], 1)
-    return len(collector.received)
-
-
-def test_grpc_retries_where_the_specification_allows(grpc_collector: GrpcCollector, tally: Tally) -> None:
-    """Otherwise a collector behind gRPC that restarts would cost spans."""
-    from grpc import StatusCode
-
-    answers = [
-        Answer(code)
-        for code in (
-            StatusCode.CANCELLED,
-            StatusCode.DEADLINE_EXCEEDED,
-            StatusCode.ABORTED,
-            StatusCode.OUT_OF_RANGE,
-            StatusCode.UNAVAILABLE,
-            StatusCode.DATA_LOSS,
-        )
-    ]
-    assert send_over_grpc(grpc_collector, grpc_collector.url, tally, *answers) == 7
-    assert tally.numbers["delivered"] == 5
-
-
-@pytest.mark.parametrize("trailer", [retry_info, status_details])
-def test_grpc_comes_back_when_an_exhausted_collector_says_so(
-    grpc_collector: GrpcCollector, tally: Tally, trailer: Any
-) -> None:
-    """Otherwise throttling over gRPC would either lose spans or be ignored."""
-    from grpc import StatusCode
-
-    answer = Answer(StatusCode.RESOURCE_EXHAUSTED, (trailer(0.5),))
-    assert send_over_grpc(grpc_collector, grpc_collector.url, tally, answer) == 2
-    first, second = grpc_collector.received
-    assert second.at - first.at >= 0.49
-
-
-def test_grpc_gives_up_where_it_should(grpc_collector: GrpcCollector, tally: Tally) -> None:
-    """Otherwise a wrong key, or a collector without room that names no time, would be asked for ever."""
-    from grpc import StatusCode
-
-    assert send_over_grpc(grpc_collector, grpc_collector.url, tally, Answer(StatusCode.UNAUTHENTICATED)) == 1
-    assert (
-        send_over_grpc(grpc_collector, grpc_collector.url, tally, Answer(StatusCode.RESOURCE_EXHAUSTED)) == 2
-    )
-    assert tally.numbers["export_failed"] == 10
-
-
-def test_grpc_counts_partial_success(grpc_collector: GrpcCollector, tally: Tally) -> None:
-    """Otherwise spans refused over gRPC would count as delivered."""
-    from grpc import StatusCode
-
-    send_over_grpc(grpc_collector, grpc_collector.url, tally, Answer(StatusCode.OK, body=partial(4)))
-    assert (tally.numbers["delivered"], tally.numbers["rejected_by_collector"]) == (1, 4)
 
 
 def test_a_session_of_another_class_signs_each_request(http: HttpCollector, tally: Tally) -> None:
