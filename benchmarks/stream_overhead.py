@@ -1,16 +1,16 @@
 """CPU time that instrumentation adds to each streamed chunk of the openai client, for otelkit and its peers.
 
-    python benchmarks/stream_overhead.py [--peers openllmetry ...] [--traces-only] [--restarts 6]
+    python benchmarks/stream_overhead.py [--peers openllmetry ...] [--traces-only] [--restarts 8]
                                          [--rounds 1] [--chunks 100 400]
 
 The client reads the same chat completions from a mocked transport, with instrumentation and without, in one
-process per way: its instrumentation is put on and taken off every 400 chunks. Two processes would not do:
+process per way: its instrumentation is on for one stream and off for the next. Two processes would not do:
 they are never laid out alike, which makes the client alone differ by more than what is looked for. All are
-kept on one processor. What is added per chunk has two parts: the median difference of two turns in CPU time
+kept on one processor. What is added per chunk has two parts: the median difference of two streams in CPU time
 of the thread that reads, and the CPU time of all other threads, that of the delivery included, which is
-summed over ten turns, as it may be put off from one to a later one; of that the median again. The processes
-of all ways live side by side and every round goes through all of them; after some rounds all are started
-anew.
+summed over 4,000 chunks, as it may be put off from one stream to a later one; of that the median again. The
+processes of all ways live side by side and every round goes through all of them; after some rounds all are
+started anew.
 
 All do the same work: spans go to a collector in another process, which counts what arrives; metrics are kept
 in memory and read by nobody; texts are not recorded. otelkit looks for parameter changes and sends a span for
@@ -51,12 +51,11 @@ from stream_ways import PEERS, REQUIREMENTS, TRACES_ONLY
 TIMES_LESS_THAN_BEST_PEER: Final = 15.0
 LENGTHS: Final = [100, 400]
 """Chunks of a stream: one with the role, one with the finish reason, and one for each token between them."""
-CHUNKS_IN_TURN: Final = 400
-TURNS_TO_DELIVERY: Final = 10
+CHUNKS_TO_DELIVERY: Final = 4_000
 OURS: Final = ("otelkit", "least", "stamps")
 DELIVERIES_IN_ROUND: Final = 4
-"""Of these. One for others: a small difference needs more turns to be seen."""
-WARM_UP_TURNS: Final = 5
+"""Of these. One for others: a small difference needs more streams to be seen."""
+WARM_UP_STREAMS: Final = 20
 FOLDER: Final = Path(__file__).resolve().parent
 CACHE: Final = FOLDER.parent / ".cache" / "stream_overhead"
 
@@ -95,18 +94,16 @@ class Child:
         self.openai = self._answer()
         """Version of the client."""
 
-    def turn(self, chunks: int, *, on: bool) -> tuple[int, int]:
-        """Have ``CHUNKS_IN_TURN`` chunks read, in streams of ``chunks``, after one to warm up; CPU ns of the
-        thread that reads, and of all others with what is spent for that one.
+    def read(self, chunks: int, *, on: bool) -> tuple[int, int]:
+        """Have one stream of ``chunks`` read; CPU ns of the thread that reads, and of all others.
 
         Raises:
             Unusable: the process ended.
         """
-        streams = streams_in_turn(chunks)
-        spent = self._ask(on, streams, chunks)
+        spent = self._ask(on, 1, chunks)
         if on:
-            self._generations += streams + 1
-            self._tokens += (streams + 1) * (chunks - 2)
+            self._generations += 1
+            self._tokens += chunks - 2
         return spent
 
     def deliver(self) -> int:
@@ -125,18 +122,18 @@ class Child:
         return spent
 
     def measure(self, chunks: int, costs: Costs) -> None:
-        """Take turns with instrumentation and without, up to a delivery."""
-        read = streams_in_turn(chunks) * chunks
+        """Read streams with instrumentation and without in turn, up to a delivery."""
+        streams = max(1, CHUNKS_TO_DELIVERY // chunks)
         background = 0
-        for number in range(TURNS_TO_DELIVERY):
+        for number in range(streams):
             spent = {}
             for on in (False, True) if number % 2 else (True, False):
-                spent[on], others = self.turn(chunks, on=on)
+                spent[on], others = self.read(chunks, on=on)
                 background += others
-            costs.bare.append(spent[False] / read)
-            costs.reading.append((spent[True] - spent[False]) / read)
+            costs.bare.append(spent[False] / chunks)
+            costs.reading.append((spent[True] - spent[False]) / chunks)
         background += self.deliver()
-        costs.background.append(background / ((read + chunks) * TURNS_TO_DELIVERY))
+        costs.background.append(background / (chunks * streams))
 
     def close(self) -> None:
         assert self._process.stdin is not None
@@ -162,9 +159,9 @@ class Costs:
     """CPU ns per chunk, of one way and one length of a stream."""
 
     bare: list[float] = field(default_factory=list)
-    """Of each turn without instrumentation."""
+    """Of each stream without instrumentation."""
     reading: list[float] = field(default_factory=list)
-    """Of each turn's reading thread, beyond that of the turn without instrumentation next to it."""
+    """Of each stream's reading thread, beyond that of the stream without instrumentation next to it."""
     background: list[float] = field(default_factory=list)
     """Of all other threads up to a delivery, and of the delivery."""
 
@@ -172,17 +169,12 @@ class Costs:
         return statistics.median(self.reading) + statistics.median(self.background)
 
 
-def streams_in_turn(chunks: int) -> int:
-    return max(1, CHUNKS_IN_TURN // chunks)
-
-
 @contextmanager
 def _child(python: str, way: str, lengths: list[int], collector: Collector) -> Iterator[Child]:
     child = Child(python, way, collector)
     try:
-        for chunks in lengths * WARM_UP_TURNS:
-            for on in (True, False):
-                child.turn(chunks, on=on)
+        for chunks in lengths * WARM_UP_STREAMS:
+            child.read(chunks, on=True)
         child.deliver()
         yield child
     finally:
@@ -250,7 +242,7 @@ def compare(peers: Sequence[str], restarts: int, rounds: int, lengths: list[int]
 
 
 def _row(found: dict[int, Costs]) -> dict[str, Any]:
-    """Medians, in CPU ns per chunk; the quartiles are of single turns of the reading thread."""
+    """Medians, in CPU ns per chunk; the quartiles are of single streams' reading thread."""
     row: dict[str, Any] = {}
     for chunks, costs in found.items():
         quartiles = statistics.quantiles(costs.reading, n=4)
@@ -258,8 +250,8 @@ def _row(found: dict[int, Costs]) -> dict[str, Any]:
             "bare_ns": round(statistics.median(costs.bare)),
             "added_per_chunk_ns": round(costs.total()),
             "of_this_background_ns": round(statistics.median(costs.background)),
-            "quartiles_of_turns_ns": [round(quartiles[0]), round(quartiles[-1])],
-            "turns": len(costs.reading),
+            "quartiles_ns": [round(quartiles[0]), round(quartiles[-1])],
+            "streams": len(costs.reading),
         }
     short, long = min(found), max(found)
     if short < long:
@@ -293,7 +285,7 @@ def main() -> None:
     )
     parser.add_argument("--peers", choices=PEERS, nargs="*", default=list(PEERS))
     parser.add_argument("--traces-only", action="store_true", help="let peers keep no metrics")
-    parser.add_argument("--restarts", type=int, default=6, help="times that all processes are started")
+    parser.add_argument("--restarts", type=int, default=8, help="times that all processes are started")
     parser.add_argument("--rounds", type=int, default=1, help="after each start")
     parser.add_argument(
         "--chunks", type=int, nargs="+", default=LENGTHS, help="lengths of a stream, 3 or more"

@@ -14,7 +14,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -205,46 +204,54 @@ def _reader() -> Callable[[bytes], int]:
 class Switch:
     """Takes the instrumentation off the client, and puts it on again.
 
+    Both go through ``_Either``, so that nothing has to be replaced for that, to which the interpreter would
+    have to adapt itself each time.
+
     Args:
-        instrument: puts it on, which is to replace functions and methods.
+        instrument: puts it on, which is to replace methods of the client's classes.
     """
 
     def __init__(self, instrument: Callable[[], Finish]) -> None:
         before = _attributes()
         self.finish = instrument()
         """Delivers what was recorded."""
-        known = {owner for owner, _ in before}
-        self._changed = [
-            (owner, name, original, value)
-            for (owner, name), value in _attributes().items()
-            if owner in known and (original := before.get((owner, name), _ABSENT)) is not value
-        ]
-        assert self._changed, "nothing was instrumented"
-
-    def turn(self, *, on: bool) -> None:
-        for owner, name, original, replacement in self._changed:
-            value = replacement if on else original
-            if value is _ABSENT:
-                if name in vars(owner):
-                    delattr(owner, name)
-            else:
-                setattr(owner, name, value)
+        self.on = True
+        classes = {owner for owner, _ in before}
+        found = 0
+        for (owner, name), value in _attributes().items():
+            if owner in classes and before.get((owner, name)) is not value:
+                plain = before.get((owner, name)) or _inherited(owner, name)
+                setattr(owner, name, _Either(self, plain, value))
+                found += 1
+        assert found, "nothing was instrumented"
 
 
-_ABSENT: Final = object()
+class _Either:
+    """A method that is one or the other."""
+
+    def __init__(self, switch: Switch, plain: Any, instrumented: Any) -> None:
+        self._switch = switch
+        self._plain = plain
+        self._instrumented = instrumented
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        return (self._instrumented if self._switch.on else self._plain).__get__(instance, owner)
 
 
-def _attributes() -> dict[tuple[Any, str], Any]:
-    """What the client's modules and classes hold, by owner and name."""
-    modules = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "openai"]
-    owners: set[ModuleType | type] = set(modules)
-    for module in modules:
-        owners.update(
-            value
-            for value in vars(module).values()
-            if isinstance(value, type) and value.__module__.partition(".")[0] == "openai"
-        )
-    return {(owner, name): value for owner in owners for name, value in vars(owner).items()}
+def _inherited(owner: type, name: str) -> Any:
+    return next(vars(base)[name] for base in owner.__mro__[1:] if name in vars(base))
+
+
+def _attributes() -> dict[tuple[type, str], Any]:
+    """What the client's classes hold, by class and name."""
+    classes = {
+        value
+        for name, module in list(sys.modules.items())
+        if name.partition(".")[0] == "openai"
+        for value in list(vars(module).values())
+        if isinstance(value, type) and value.__module__.partition(".")[0] == "openai"
+    }
+    return {(owner, name): value for owner in classes for name, value in vars(owner).items()}
 
 
 def serve(way: str) -> None:
@@ -262,9 +269,8 @@ def serve(way: str) -> None:
     for line in sys.stdin:
         on, streams, chunks = map(int, line.split())
         if streams:
-            switch.turn(on=bool(on))
+            switch.on = bool(on)
             events = bodies.setdefault(chunks, _events(chunks))
-            read(events)  # the interpreter adapts itself to what was switched
             start = _spent()
             counts = {read(events) for _ in range(streams)}
             assert counts == {chunks}, f"{way}: {chunks} chunks were sent, {counts} arrived"
