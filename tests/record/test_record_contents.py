@@ -293,6 +293,23 @@ def test_any_iterator(recorded: Recorded) -> None:
     assert recorded.wait(2)[1].outcome is Outcome.ENDED_EARLY
 
 
+def test_attributes_of_an_iterator(recorded: Recorded) -> None:
+    """Broken: a watched stream hides what the program reads from its own."""
+
+    class Engine:
+        inner, recording, step = "i", True, 3
+
+        def __iter__(self) -> Any:
+            return self
+
+        def __next__(self) -> str:
+            raise StopIteration
+
+    stream = generic.watch(Engine(), model="tiny")
+    assert (stream.inner, stream.recording, stream.step) == ("i", True, 3)
+    assert list(stream) == []
+
+
 def test_any_async_iterator_of_objects(recorded: Recorded) -> None:
     """Broken: async engines, items that are no text, a user's own function for the text, an error in the
     engine."""
