@@ -15,7 +15,8 @@ FAVOUR: Final = 5.0
 """How many times likelier a hypothesis becomes when its first path is one that the name speaks of."""
 WORDS: Final = (
     (
-        r"max_.*tokens|max_(new|output)|output|length|stop|temperature|top_[pk]|penalty|min_p",
+        r"max_.*tokens|max_(new|output)|output|length|stop|temperature|penalty|min_p"
+        r"|^(?!.*(retriev|search|rag|rerank)).*top_[pk]",
         ("output_length", "more_tokens"),
     ),
     (r"model|quant|dtype|precision|speculat|draft|gpu|engine|kernel|decode", ("time_per_token",)),

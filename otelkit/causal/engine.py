@@ -1,12 +1,12 @@
 """``explain``: from a panel and a list of changes to a verdict per change.
 
-The steps, one module each: ``windows`` cuts long data, ``cells`` evens it out; ``design`` says what load
-does; ``fitting`` measures a step at any moment on every channel, under the noise of ``noise``, in the tables
-of ``steps`` (with the products of ``heaviside``), read by ``lookups``; ``shifts`` says what moved elsewhere;
-``pooling`` weighs what one effect on P99 would make of all channels (``beliefs``: what a parameter's name
-says of it); ``stepwise`` finds steps, ``credit`` says whose they are; ``placebo`` asks how strong a claim
-the same search finds where nothing was changed; ``confounders`` and ``verdicts`` say it in words; ``summary``
-adds up.
+The steps, one module each: ``windows`` cuts long data, ``cells`` evens it out; ``prompts`` leaves to a
+change what it does through the prompt; ``design`` says what load does; ``fitting`` measures a step at any
+moment on every channel, under the noise of ``noise``, in the tables of ``steps`` (with the products of
+``heaviside``), read by ``lookups``; ``shifts`` says what moved elsewhere; ``pooling`` weighs what one
+effect on P99 would make of all channels (``beliefs``: what a parameter's name says of it); ``stepwise``
+finds steps, ``credit`` says whose they are; ``placebo`` asks how strong a claim the same search finds
+where nothing was changed; ``confounders`` and ``verdicts`` say it in words; ``summary`` adds up.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from otelkit.causal import (
     fitting,
     placebo,
     pooling,
+    prompts,
     reverts,
     shifts,
     stepwise,
@@ -175,6 +176,7 @@ def prepare(window: Window, service: str) -> Prepared | str:
         return "The latency series is constant: it looks cut off or stale, nothing can be learnt from it."
     delay = summary.typical_delay(cells, panel.services[service])
     groups = grouped([c for c in window.changes if summary.inside(c, cells)], cells, delay)
+    cells = prompts.without_own(cells, groups, max(1, round(fitting.WIDTH_SECONDS / cells.seconds)))
     fitted = fitting.fit(cells, [g.place for g in groups])
     if fitted is None:
         return "Too little of the series is known to fit it: read a longer span."

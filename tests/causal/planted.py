@@ -48,6 +48,8 @@ class Service:
     rate: Callable[[float], float] = lambda t: 3.0
     tokens: Callable[[float], float] = lambda t: 8.0
     seconds_per_token: Callable[[float], float] = lambda t: 0.028
+    prompt: Callable[[float], float] = lambda t: 300.0
+    """Tokens of the prompt, of which 10,000 are read in a second."""
     slots: int = 4
     spread: float = 0.25
     """Deviation of the log service time."""
@@ -70,7 +72,9 @@ def simulate(service: Service, seconds: int, seed: int) -> tuple[np.ndarray, np.
             return np.array(arrivals), np.array(latencies), np.array(outputs)
         limit = service.tokens(t)
         tokens = max(1.0, min(limit, limit * rng.lognormal(0.2, service.tokens_spread)))
-        busy = 0.03 + tokens * service.seconds_per_token(t) * rng.lognormal(0, service.spread)
+        busy = service.prompt(t) / 10_000 + tokens * service.seconds_per_token(t) * rng.lognormal(
+            0, service.spread
+        )
         begins = max(t, heapq.heappop(free))
         heapq.heappush(free, begins + busy)
         arrivals.append(t)
@@ -94,7 +98,16 @@ def series(
     total = np.bincount(row[keep], weights=tokens[keep], minlength=number)
     with np.errstate(divide="ignore", invalid="ignore"):
         output = np.where(ended > 0, total / ended, np.nan)
-    every = {"arrivals": begun, "completions": ended / step, "output_tokens": output}
+    asked = np.random.default_rng([seed, 1]).lognormal(0, 0.3, len(at)) * [service.prompt(t) for t in at]
+    total = np.bincount(row[keep], weights=asked[keep], minlength=number)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        prompt = np.where(ended > 0, total / ended, np.nan)
+    every = {
+        "arrivals": begun,
+        "completions": ended / step,
+        "output_tokens": output,
+        "input_tokens": prompt,
+    }
     window = max(30.0, step)
     quantiles = {q: windowed_quantile(counts, bounds, q, int(window / step)) for q in (0.5, 0.95, 0.99)}
     return ServiceSeries(
