@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
@@ -132,6 +133,25 @@ def test_text_that_is_no_unicode_costs_one_attribute_only() -> None:
     body = SpanEncoder().encode([span._readable_span()])
     ((written, *_),) = by_id(body).values()
     assert b"good" in written
+
+
+def test_a_batch_that_was_broken_off_leaves_nothing_behind() -> None:
+    """Otherwise a process that is forked in the middle of one sends its parent's spans once more."""
+
+    class Breaking(ReadableSpan):
+        @property
+        def kind(self) -> SpanKind:
+            raise InterruptedError
+
+    first, second = (TRACERS[0].start_span(name) for name in ("first", "second"))
+    for span in (first, second):
+        span.end()
+    encoder = SpanEncoder()
+    broken = Breaking("broken", SpanContext(1, 1, False), start_time=1, end_time=2)
+    broken._instrumentation_scope = first._instrumentation_scope
+    with pytest.raises(InterruptedError):
+        encoder.encode([first._readable_span(), broken])
+    assert len(by_id(encoder.encode([second._readable_span()]))) == 1
 
 
 def test_what_is_remembered_is_bounded() -> None:

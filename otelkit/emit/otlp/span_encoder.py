@@ -49,13 +49,12 @@ _SPANS: Final = b"\x12"
 
 
 class _Group(NamedTuple):
-    """Spans of one resource and scope. Compared by identity: the hash of a resource costs more than to encode
-    a span."""
+    """What spans of one resource and scope have around them. Compared by identity: the hash of a resource
+    costs more than to encode a span."""
 
     resource: Resource
     scope: InstrumentationScope
     envelope: Envelope
-    spans: list[bytes]
 
 
 class SpanEncoder:
@@ -70,27 +69,30 @@ class SpanEncoder:
 
     def encode(self, spans: Sequence[ReadableSpan]) -> bytes:
         """An ``ExportTraceServiceRequest`` of these spans, those of one resource and scope together."""
+        # Kept nowhere else: a process may be forked in the middle of this, and is not to send its parent's.
+        groups: dict[int, tuple[Envelope, list[bytes]]] = {}
         others: list[ReadableSpan] = []
         for span in spans:
             written = self._plain(span)
             if written is None:
                 others.append(span)
-            else:
-                self._group(span).spans.append(written)
-        bodies = [group.envelope.wrap(group.spans) for group in self._groups if group.spans]
-        for group in self._groups:
-            group.spans.clear()
+                continue
+            envelope = self._envelope(span)
+            if id(envelope) not in groups:
+                groups[id(envelope)] = envelope, []
+            groups[id(envelope)][1].append(written)
+        bodies = [envelope.wrap(written) for envelope, written in groups.values()]
         del self._groups[_MAX_GROUPS:]
         if others:
             bodies.append(encode_spans(others).SerializeToString())
         # Requests one after the other are one request with the spans of all.
         return b"".join(bodies)
 
-    def _group(self, span: ReadableSpan) -> _Group:
+    def _envelope(self, span: ReadableSpan) -> Envelope:
         resource, scope = span.resource, span.instrumentation_scope
         for group in self._groups:
             if group.scope is scope and group.resource is resource:
-                return group
+                return group.envelope
         assert scope is not None
         envelope = Envelope(
             resource.attributes,
@@ -99,9 +101,8 @@ class SpanEncoder:
             scope.version or "",
             scope_schema_url=scope.schema_url or "",
         )
-        group = _Group(resource, scope, envelope, [])
-        self._groups.insert(0, group)
-        return group
+        self._groups.insert(0, _Group(resource, scope, envelope))
+        return envelope
 
     def _plain(self, span: ReadableSpan) -> bytes | None:
         """The span as a repeated field; None for one that the official encoder should write."""
