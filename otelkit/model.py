@@ -24,6 +24,8 @@ class Unset(enum.Enum):
 
     UNSET = "unset"
 
+    __hash__ = object.__hash__  # that of Enum is no C code, and this one is counted for every generation
+
     def __repr__(self) -> str:
         return "UNSET"
 

@@ -6,6 +6,7 @@ import enum
 import os
 import random
 import signal
+import statistics
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 
 from otelkit.model import MAX_LABEL_TEXT, UNSET, CallSite, ParameterChange, label_text
 from otelkit.record.observed import ChangeDetector
+from otelkit.record.observed.keys import key_of, keys_of
 from otelkit.record.redaction import exported
 
 SITE = CallSite("chat", "openai", "chat", "m", "app.py:reply")
@@ -197,6 +199,52 @@ def test_sessions_one_after_the_other_are_learnt() -> None:
         assert len(found) <= 2 and all(number < 720 for number in found)
 
 
+@pytest.mark.parametrize("length", [16, 32, 34])
+def test_sessions_of_one_length_are_learnt(length: int) -> None:
+    """Broken: two sessions with one value, one after the other, are a change, wherever lengths fit those of
+    the batches that requests are looked at in."""
+    late = 0
+    for seed in range(6):
+        rng = random.Random(seed)
+        chosen = [rng.choice([256, 256, 512, 1024]) for _ in range(2400 // length + 1)]
+        found = detect(2400, lambda n, chosen=chosen: {"max_tokens": chosen[n // length]})
+        late += sum(number >= 1200 for number, _ in found)
+    assert late <= 1
+
+
+MOVES: dict[str, tuple[Callable[[random.Random], Parameters], Parameters]] = {
+    "one value prevails": (lambda rng: {"t": rng.choices([0.2, 0.7], [0.8, 0.2])[0]}, {"t": 0.9}),
+    "by user": (lambda rng: {"t": rng.choice([64, 128, 256, 256, 256, 256, 512])}, {"t": 4096}),
+    "lists": (lambda rng: {"t": ["a"] if rng.random() < 0.8 else ["b"]}, {"t": ["c"]}),
+    "sometimes given": (lambda rng: {"t": 0.5} if rng.random() < 0.4 else {}, {"t": 0.9}),
+    "beside one that differs": (
+        lambda rng: {"t": rng.choices(["a", "b"], [0.8, 0.2])[0], "seed": rng.random()},
+        {"t": "c", "seed": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", MOVES)
+def test_what_has_long_been_varied_moves(kind: str) -> None:
+    """Broken: what requests have varied for long is looked at rarely, and a change of it is seen late."""
+    before, after = MOVES[kind]
+    delays = []
+    for late in range(0, 32, 3):
+        rng, moved_at = random.Random(late), 1500 + late
+        found = [
+            (number, change)
+            for number, change in detect(
+                moved_at + 100,
+                lambda n, rng=rng, at=moved_at: before(rng) if n < at else after,
+            )
+            if change.parameter == "t"
+        ]
+        ((proved, change),) = found
+        assert (change.new, change.first_seen) == (after["t"], moved_at)
+        delays.append(proved - moved_at)
+    assert statistics.median(delays) <= 24 and max(delays) <= 60
+
+
 def test_settled_values_are_told() -> None:
     """Broken: a page can't show what a process uses, and no change that came with a new process is found."""
     detector = ChangeDetector()
@@ -241,6 +289,28 @@ def test_bounded() -> None:
     assert evictions.call_sites == 40
     assert evictions.parameters == 50 * 5
     assert evictions.values > 300
+
+
+def test_what_was_least_recently_used_goes_first() -> None:
+    """Broken: a call site or parameter in use is forgotten for one that is not, or because a clock was set
+    back."""
+    detector = ChangeDetector(max_sites=3, max_parameters=4)
+    at = iter(range(100_000, 0, -1))
+
+    def use(place: str, times: int = 1, **parameters: Any) -> None:
+        for _ in range(times):
+            detector.observe(CallSite("chat", "openai", "chat", "m", place), parameters, float(next(at)))
+
+    for place in ("a", "b", "c", "a"):
+        use(place, 10, x=1)
+    use("d", 150, x=1)
+    assert {one.scope for one in detector.settled_values()} == {"c", "a", "d"}
+    for name in ("p", "q", "r", "p"):
+        use("d", 1, x=1, **{name: 1})
+        use("d", 150, x=1)
+    use("d", 1, x=1, s=1)
+    assert {one.parameter for one in detector.settled_values() if one.scope == "d"} == {"x", "r", "p", "s"}
+    assert detector.evictions()[:2] == (1, 1)
 
 
 def test_parameters_that_are_no_longer_given_make_room() -> None:
@@ -315,6 +385,24 @@ def test_weird_values(old: Callable[[], Any], new: Callable[[], Any], kind: str)
     assert change.first_seen == 260 and proved <= 290
     assert len(label_text(exported("setting", change.old))) <= MAX_LABEL_TEXT
     assert label_text(exported("setting", change.old)) != label_text(exported("setting", change.new))
+
+
+def test_keys_of_many_are_those_of_each() -> None:
+    """Broken: values that are looked at together are told apart less well, or one that can't be compared
+    ends it."""
+    values = [
+        1, True, 1.0, 0, False, None, UNSET, 0.3, float("nan"), float("inf"), -float("inf"), 10**400, "a",
+        "x" * 5000, b"a", ["a"], ("a",), ["b"], [0], [False], [0.0], [], {}, {"a": 1}, {"a": True},
+        {"a": "b"}, [[["a"]]], np.float64(0.3), np.array([1, 2]), [np.array([1, 2])], Level.LOW, "low",
+        cyclic(1), Awkward(), [Awkward()], Settings(threshold="a"),
+    ]  # fmt: skip
+    rng = random.Random(5)
+    known: list[Any] = [None, (["a"], key_of(["a"])), ("a", "a"), (0.3, 0.3)]
+    for size in (1, 2, 5, 32):
+        for _ in range(60):
+            some = [rng.choice(values) for _ in range(size)]
+            for one in known:
+                assert list(map(repr, keys_of(some, one))) == [repr(key_of(value)) for value in some]
 
 
 @pytest.mark.parametrize(("one", "other"), [(Level.LOW, "low"), (np.float64(0.5), 0.5), (("a",), ["a"])])
@@ -415,6 +503,25 @@ def test_a_child_that_is_forked_in_the_middle_goes_on() -> None:
             detector.observe(SITE, {"max_tokens": 1}, 0.0)
             os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_child_that_is_forked_while_parameters_are_sorted_goes_on() -> None:
+    """Broken: a server that forks while another thread looks at a request sees no change in the child."""
+    detector = ChangeDetector()
+    rng = random.Random(1)
+    for number in range(600):
+        detector.observe(SITE, {"max_tokens": 1, "temperature": rng.choice([0.2, 0.9])}, float(number))
+    (site,) = detector._sites.values()
+    site._doubted = {}  # what another thread had got to
+    detector.after_fork()
+    found = [
+        (change.parameter, change.new)
+        for number in range(600, 700)
+        for change in detector.observe(
+            SITE, {"max_tokens": 2, "temperature": rng.choice([0.2, 0.9])}, float(number)
+        )
+    ]
+    assert found == [("max_tokens", 2)]
 
 
 def test_first_requests_are_not_the_rule() -> None:

@@ -6,13 +6,13 @@ import os
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from otelkit.model import CallSite, ParameterChange, ParameterValue
 from otelkit.record.observed.series import Series
-from otelkit.record.observed.site import Site
+from otelkit.record.observed.site import Found, Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,9 @@ class ChangeDetector:
         self._max_sites = max_sites
         self._max_parameters = max_parameters
         self._lock = threading.Lock()
-        self._latest: tuple[CallSite, Site] | None = None
+        self._latest: CallSite | None = None
         """Saves hashing five strings when one call site is used again and again."""
+        self._observe_latest: Callable[..., Found | None]
         _detectors.add(self)
         self._evicted = Evictions(0, 0, 0)
         """Of call sites that are no longer remembered."""
@@ -64,16 +65,16 @@ class ChangeDetector:
 
         Args:
             call_site: where the request was made; equal call sites share their settled values.
-            parameters: as given by the request; kept for a few requests, so not to be altered. A parameter
-                that is missing is UNSET, which is a value like any other.
+            parameters: as given by the request; values are kept for up to 32 requests, so not to be altered.
+                A parameter that is missing is UNSET, which is a value like any other.
             at: Unix seconds at which the request began. Need not ascend.
             session: of the conversation or user that the request belongs to; empty where that is not known.
                 Settings of one user are then told from a change by their number of sessions.
         """
         with self._lock:
-            latest = self._latest
-            site = latest[1] if latest is not None and latest[0] is call_site else self._use(call_site)
-            found = site.observe(parameters, at, session)
+            if call_site is not self._latest:
+                self._use(call_site)
+            found = self._observe_latest(parameters, at, session)
         if not found:
             return ()
         return tuple(
@@ -91,8 +92,11 @@ class ChangeDetector:
         )
 
     def after_fork(self) -> None:
-        """In the child: a lock that no other thread holds."""
+        """In the child: a lock that no other thread holds, and nothing half done."""
         self._lock = threading.Lock()
+        self._latest = None
+        for site in self._sites.values():
+            site.after_fork()
 
     def evictions(self) -> Evictions:
         """What had to be forgotten so far."""
@@ -124,7 +128,7 @@ class ChangeDetector:
         scope = call_site.location or call_site.model
         return SettledValue(call_site.service, scope, name, series.settled_value, *told)
 
-    def _use(self, call_site: CallSite) -> Site:
+    def _use(self, call_site: CallSite) -> None:
         site = self._sites.get(call_site)
         if site is None:
             site = self._sites[call_site] = Site(self._max_parameters)
@@ -134,8 +138,8 @@ class ChangeDetector:
                 self._evicted = Evictions(sites + 1, parameters + gone.evicted, values + gone.forgotten())
         else:
             self._sites.move_to_end(call_site)
-        self._latest = call_site, site
-        return site
+        self._latest = call_site
+        self._observe_latest = site.observe
 
 
 _detectors: Final[weakref.WeakSet[ChangeDetector]] = weakref.WeakSet()

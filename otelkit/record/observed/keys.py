@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from operator import eq
 from typing import Any, Final
 
 from otelkit.model import UNSET, ParameterValue, canonical
@@ -13,19 +14,27 @@ from otelkit.record.stable import digest, normalise
 Key = Any
 _MAX_CACHED: Final = 1024
 _MAX_SHOWN: Final = 1024
+_OPEN: Final = object()
+"""In the place of a key that is not known yet."""
 _cache: Final[dict[str, Key]] = {}
 """Keys of lists and mappings by their short ``repr``, which costs a tenth of the canonical text."""
 _digests: Final[dict[tuple[int, int], str]] = {}
 """Digests of long texts by length and hash: the latter costs a fifth."""
 _MAX_DEPTH: Final = 8
-_NUMBERS: Final = frozenset({int, float})
 _OWN_KEY: Final = frozenset({int, type(None), type(UNSET)})
+_NUMBERS: Final = frozenset({int, float})
+_OWN_BUT_NAN: Final = _OWN_KEY | {float}
+_TEXT: Final = frozenset({str})
 _SCALARS: Final = frozenset({str, int, float, bool, type(None), type(UNSET)})
 _CONTAINERS: Final = (list, tuple, dict)
 
 
-def keys_of(values: Sequence[ParameterValue]) -> Sequence[Key]:
-    """``key_of`` for each of some values; quicker where all are plain."""
+def keys_of(values: Sequence[ParameterValue], known: tuple[ParameterValue, Key] | None) -> Sequence[Key]:
+    """``key_of`` for each of some values; quicker where all are plain, or few are different.
+
+    Args:
+        known: a value that is likely to be among them, and its key; none that ``needs_key``.
+    """
     kinds = set(map(type, values))
     if kinds <= _OWN_KEY:
         return values
@@ -36,9 +45,44 @@ def keys_of(values: Sequence[ParameterValue]) -> Sequence[Key]:
             total = None
         if total is not None and total == total:  # else there is a NaN among them, or both infinities
             return values
-    elif kinds == {str} and max(map(len, values)) <= MAX_TEXT:
-        return values
+    elif kinds <= _OWN_BUT_NAN:
+        if all(map(eq, values, values)):
+            return values
+    elif kinds == _TEXT:
+        if max(map(len, values)) <= MAX_TEXT:
+            return values
+    elif not kinds.isdisjoint(_CONTAINERS):
+        try:
+            return _keys_of_containers(values, known)
+        except Exception:  # something inside that can't be compared, such as an array
+            pass
     return list(map(key_of, values))
+
+
+def _keys_of_containers(
+    values: Sequence[ParameterValue], known: tuple[ParameterValue, Key] | None
+) -> list[Key]:
+    if known is None:
+        keys: list[Key] = [_OPEN] * len(values)
+    else:
+        like, its_key = known
+        keys = [its_key if value == like else _OPEN for value in values]
+    others: list[tuple[ParameterValue, Key]] = []
+    for index, key in enumerate(keys):
+        if key is _OPEN:
+            keys[index] = _key_among(values[index], others)
+    return keys
+
+
+def _key_among(value: ParameterValue, others: list[tuple[ParameterValue, Key]]) -> Key:
+    """``key_of`` a value, that of an equal one among ``others`` if there is one; else it joins them."""
+    for other, its_key in others:
+        if value == other:
+            return its_key
+    key = key_of(value)
+    if type(value) in _CONTAINERS and not needs_key(value):
+        others.append((value, key))
+    return key
 
 
 def key_of(value: ParameterValue) -> Key:

@@ -10,6 +10,8 @@ from otelkit.record.observed.keys import Key
 
 _REMEMBERED: Final = 512
 """Requests after which the weight of the older ones is halved."""
+_MANY: Final = 12
+"""Distinct values of requests that are taken together, from which those that come once are not remembered."""
 _DISTINCT: Final = 64
 """Distinct values remembered."""
 
@@ -26,20 +28,27 @@ class Regime:
         self.total = 0
         self.scatter = Scatter()
 
-    def add(self, counts: Mapping[Key, int], size: int, settled: Key) -> None:
-        """Take further requests."""
+    def add(self, counts: Mapping[Key, int], size: int, hits: int) -> None:
+        """Take further requests, of which ``hits`` have the settled value."""
         own = self.counts
-        if size > 1 and len(counts) == size:
-            # No two alike: what was never seen before would be forgotten soon.
-            common = own.keys() & counts.keys()
-            self.forgotten += size - len(common)
-            for key in common:
-                own[key] += 1
-        else:
+        if len(counts) < _MANY:
             for key, number in counts.items():
                 own[key] = own.get(key, 0) + number
+        elif len(counts) == size and own.keys().isdisjoint(counts):
+            self.forgotten += size
+        else:
+            # What comes once, among so many, would be forgotten soon.
+            once = 0
+            for key, number in counts.items():
+                if key in own:
+                    own[key] += number
+                elif number > 1:
+                    own[key] = number
+                else:
+                    once += 1
+            self.forgotten += once
         self.total += size
-        self.scatter.add(size, counts.get(settled, 0))
+        self.scatter.add(size, hits)
         if self.total > _REMEMBERED or len(own) > _DISTINCT:
             self._forget()
 

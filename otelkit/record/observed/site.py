@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter, methodcaller
 from typing import Any, Final
 
 from otelkit.model import UNSET, ParameterValue
 from otelkit.record.observed.series import Moved, Series
-from otelkit.record.observed.splits import Stamp
 
 HABIT: Final = 192
 """Requests for which a parameter must have varied to be known for it."""
 BATCH: Final = 16
 """Requests that are looked at together for parameters that are known to vary: a quarter of the cost."""
+LONG_HABIT: Final = 512
+"""Requests for which they must have varied for twice as many to be looked at together, while no value comes
+so often that it may be a change."""
+PEEK: Final = 16
+"""After so many more it is asked whether any value comes so often among them that they can't wait."""
 _NESTED_EVERY: Final = 8
 """A truth value in the place of an equal number, inside a list or mapping, is looked for in one of so many
 requests: it costs ten times what ``==`` does."""
 MAX_SESSIONS: Final = 256
 """Sessions remembered, the newest ones."""
 
-Request = tuple[Mapping[str, ParameterValue], float, str]
-"""Parameters, Unix seconds, and session; a plain tuple, as one is made for most requests."""
+Values = Any
+"""Of the doubted parameters in one request: a tuple, or the value itself where only one is in doubt."""
 Found = list[tuple[str, Moved]]
 """Changes that are proven, with their parameter's name."""
 
@@ -37,8 +41,9 @@ class Site:
     """
 
     __slots__ = (
-        "_by_key", "_doubted", "_expected", "_forgotten", "_given", "_is_habit", "_max_parameters", "_nested",
-        "_pick", "_settled", "_waiting", "evicted", "requests", "series", "sessions", "unapplied",
+        "_by_key", "_check_every", "_doubted", "_expected", "_flush_at", "_forgotten", "_gaps", "_given",
+        "_idle_until", "_is_habit", "_max_parameters", "_newest", "_peek_at", "_pick", "_settled", "_size",
+        "_take", "_told", "_waiting", "evicted", "requests", "series", "sessions",
     )  # fmt: skip
 
     def __init__(self, max_parameters: int) -> None:
@@ -50,13 +55,24 @@ class Site:
         self._forgotten = 0
         self.sessions: OrderedDict[str, int] = OrderedDict()
         """The newest sessions, and the number of the request that each began with."""
-        self.unapplied = 0
-        """Requests in which quiet parameters had their settled value that they have not been told of yet."""
+        self._told = 0
+        """Requests that the quiet parameters have been told of."""
         self._doubted: dict[str, Series] = {}
-        self._waiting: list[Request] = []
-        """Those that the doubted ones have not been told of yet."""
+        self._gaps: set[str] = set()
+        """Doubted parameters that some requests do not give."""
+        self._waiting: list[Any] = []
+        """What the doubted ones have not been told of yet: values, Unix seconds and session of one request,
+        then of the next. Flat, since a tuple for each request costs more."""
+        self._flush_at = BATCH
+        """Number of the request at which they are told at the latest."""
+        self._peek_at = 0
+        """Number of the request before which it need not be asked whether they are told."""
         self._is_habit = False
         """Whether all that are doubted are known to vary."""
+        self._newest: Values = None
+        """Of the request they were told of last."""
+        self._idle_until = 0
+        """Number of the request up to which more like that one prove nothing."""
         self._arrange()
 
     def observe(self, parameters: Mapping[str, ParameterValue], at: float, session: str) -> Found | None:
@@ -65,120 +81,185 @@ class Site:
             self.sessions[session] = self.requests
             if len(self.sessions) > MAX_SESSIONS:
                 self.sessions.popitem(last=False)
-        self.requests += 1
+        number = self.requests = self.requests + 1
+        take = self._take
+        same = False
         try:
-            if self._doubted:
+            if take is None:
+                if parameters == self._settled and (
+                    not self._by_key or number % self._check_every or self._are_settled(parameters)
+                ):
+                    return None
+            elif (
+                self._pick(parameters) == self._expected
                 # A name that is new, or that was unset, is one that is not among those given.
-                same = self._pick(parameters) == self._expected and parameters.keys() <= self._given
-            else:
-                same = parameters == self._settled
-            if same and self._by_key:
-                same = all(series.is_settled(parameters[name]) for series, name in self._by_key)
-            if same and self._nested and not self.requests % _NESTED_EVERY:
-                same = all(series.is_settled(parameters[name]) for series, name in self._nested)
+                and (
+                    len(parameters) + ((values := take(parameters)) is UNSET) == self._size
+                    or parameters.keys() <= self._given
+                )
+                and (not self._by_key or number % self._check_every or self._are_settled(parameters))
+            ):
+                wait = number < self._peek_at or self._can_wait(values)
+                self._waiting += (values, at, session)
+                if wait:
+                    return None
+                same = True
         except Exception:  # not given, or values that can't be compared, such as arrays
-            same = False
+            pass
         if not same:
-            return self._look((parameters, at, session))
-        self.unapplied += 1
-        if not self._doubted:
-            return None
-        # The doubted parameters are told now or later.
-        waiting = self._waiting
-        waiting.append((parameters, at, session))
-        if len(waiting) < BATCH and (self._is_habit or self._is_settled(parameters)):
-            return None
+            return self._look(parameters, at, session)
         found: Found = []
         if self._tell_doubted(found):
             self._arrange()
         return found
 
-    def _is_settled(self, parameters: Mapping[str, ParameterValue]) -> bool:
-        """Whether a request has the settled value of every doubted parameter: it proves nothing then."""
-        return all(series.is_settled(parameters.get(name, UNSET)) for name, series in self._doubted.items())
+    @property
+    def unapplied(self) -> int:
+        """Requests in which quiet parameters had their settled value that they have not been told of yet."""
+        return self.requests - self._told
 
-    def _look(self, request: Request) -> Found:
+    def _are_settled(self, parameters: Mapping[str, ParameterValue]) -> bool:
+        """Whether the quiet parameters have their settled values, of those that ``==`` does not tell from
+        others."""
+        skip_nested = self.requests % _NESTED_EVERY
+        return all(
+            (is_nested and skip_nested) or series.is_settled(parameters[name])
+            for series, name, is_nested in self._by_key
+        )
+
+    def _can_wait(self, values: Values) -> bool:
+        """Whether the doubted parameters need not be told of a request, and of those that wait, yet."""
+        if self.requests >= self._flush_at:
+            return False
+        if not self._is_habit:
+            return self._proves_nothing(values)
+        self._peek_at += PEEK
+        return not any(
+            series.rises(column)
+            for series, column in zip(self._doubted.values(), self._columns(), strict=True)
+        )
+
+    def _columns(self) -> Iterable[Sequence[ParameterValue]]:
+        """What waits, for each doubted parameter."""
+        values = self._waiting[::3]
+        return (values,) if len(self._doubted) == 1 else zip(*values, strict=True)
+
+    def _proves_nothing(self, values: Values) -> bool:
+        """Whether a request need not be looked at alone: every doubted parameter has its settled value, or
+        the one it had last, which would prove something only in more requests."""
+        if self.requests <= self._idle_until and values == self._newest:
+            return True
+        if len(self._doubted) == 1:
+            values = (values,)
+        return all(
+            series.is_settled(value) for series, value in zip(self._doubted.values(), values, strict=True)
+        )
+
+    def _look(self, parameters: Mapping[str, ParameterValue], at: float, session: str) -> Found:
         """Tell every parameter of a request, and of those before it."""
-        self._flush()
-        self._track_new(request)
+        self._tell_quiet(self.requests - 1)
+        self._told = self.requests
+        self._track_new(parameters, at)
         quiet = [(name, series) for name, series in self.series.items() if name not in self._doubted]
         found: Found = []
-        self._waiting.append(request)
-        self._tell_doubted(found)
+        if self._doubted:
+            self._gaps.update(self._doubted.keys() - parameters.keys())
+            values = tuple([parameters.get(name, UNSET) for name in self._doubted])
+            self._waiting += (values if len(values) > 1 else values[0], at, session)
+            self._tell_doubted(found)
         for name, series in quiet:
-            value = request[0].get(name, UNSET)
+            value = parameters.get(name, UNSET)
             if series.is_settled(value):
                 series.unapplied += 1
-            else:
-                self._tell(series, name, (value,), (request[1:],), found)
+            elif (moved := series.observe_apart((value,), (at,), (session,))) is not None:
+                found.append((name, moved))
         self._arrange()
         return found
 
     def _tell_doubted(self, found: Found) -> bool:
         """Tell the doubted parameters of the requests that wait; whether they need to be arranged anew."""
-        waiting, self._waiting = self._waiting, []
-        stamps = [(at, session) for _, at, session in waiting]
-        if not self._is_habit and len(waiting) > 1:  # all but the newest have the settled values
-            for series in self._doubted.values():
-                series.observe_settled(stamps[:-1])
-            del waiting[:-1], stamps[:-1]
-        changed = False
-        for name, series in self._doubted.items():
-            self._tell(
-                series, name, [parameters.get(name, UNSET) for parameters, _, _ in waiting], stamps, found
-            )
-            changed = changed or series.quiet
-        return changed or (not self._is_habit and self._has_habit())
+        columns, ats, sessions = self._columns(), self._waiting[1::3], self._waiting[2::3]
+        self._newest, self._waiting = self._waiting[-3], []
+        is_habit = self._is_habit
+        any_quiet = False
+        size = 2 * BATCH if is_habit and self._has_habit(LONG_HABIT) else BATCH
+        for (name, series), column in zip(self._doubted.items(), columns, strict=True):
+            observe = series.observe if is_habit else series.observe_apart
+            moved = observe(column, ats, sessions)
+            if moved is not None:
+                found.append((name, moved))
+            any_quiet = any_quiet or series.quiet
+            if series.in_doubt:
+                size = min(size, series.idle + 1)
+            elif series.is_large:
+                size = min(size, BATCH)
+        self._flush_at = self.requests + size
+        if is_habit:
+            self._peek_at = self.requests + min(PEEK, size)
+            return any_quiet
+        self._idle_until = self.requests + min(series.idle for series in self._doubted.values())
+        return any_quiet or self._has_habit()
 
-    def _tell(
-        self,
-        series: Series,
-        name: str,
-        values: Sequence[ParameterValue],
-        stamps: Sequence[Stamp],
-        found: Found,
-    ) -> None:
-        moved = series.observe(values, stamps)
-        if moved is not None:
-            found.append((name, moved))
+    def _has_habit(self, requests: int = HABIT) -> bool:
+        return all(series.doubted >= requests for series in self._doubted.values())
 
-    def _has_habit(self) -> bool:
-        return all(series.doubted >= HABIT for series in self._doubted.values())
-
-    def _flush(self) -> None:
-        if self.unapplied:
+    def _tell_quiet(self, upto: int) -> None:
+        """Tell the quiet parameters of the requests up to the one with that number."""
+        if upto > self._told:
             for name, series in self.series.items():
                 if name not in self._doubted:
-                    series.unapplied += self.unapplied
-            self.unapplied = 0
+                    series.unapplied += upto - self._told
+            self._told = upto
 
     def _arrange(self) -> None:
         """Sort the parameters into quiet and doubted ones."""
-        self._flush()
-        self._doubted = {name: series for name, series in self.series.items() if not series.quiet}
+        self._tell_quiet(self.requests)
+        doubted = {name: series for name, series in self.series.items() if not series.quiet}
+        if doubted.keys() != self._doubted.keys():
+            self._idle_until = 0
+        self._doubted = doubted
+        self._gaps &= self._doubted.keys()
         self._is_habit = self._has_habit()
+        self._peek_at = self.requests + PEEK if self._is_habit else 0
         given = {
             name: series
             for name, series in self.series.items()
             if series.quiet and series.settled_value is not UNSET
         }
-        by_key = [(series, name) for name, series in given.items() if series.by_key]
-        self._nested = [one for one in by_key if isinstance(one[0].settled_value, list | dict)]
-        self._by_key = [one for one in by_key if one not in self._nested]
-        plain = [name for name, series in given.items() if (series, name) not in self._by_key]
+        self._by_key = [
+            (series, name, isinstance(series.settled_value, list | dict))
+            for name, series in given.items()
+            if series.by_key
+        ]
+        only_nested = all(is_nested for _, _, is_nested in self._by_key)
+        self._check_every = _NESTED_EVERY if only_nested else 1
+        plain = [
+            name
+            for name, series in given.items()
+            if not series.by_key or isinstance(series.settled_value, list | dict)
+        ]
         self._settled = {name: series.settled_value for name, series in given.items()}
         """The parameters of a request that departs in nothing, while none is in doubt."""
         self._pick: Callable[[Mapping[str, Any]], Any] = itemgetter(*plain) if plain else _none
         self._expected = self._pick(self._settled)
         self._given = given.keys() | self._doubted.keys()
+        self._take = _taker(list(self._doubted), bool(self._gaps))
+        self._size = -1 if self._gaps and len(self._doubted) > 1 else len(self._given)
+        """Number of parameters, with the only one in doubt if that is not given, of a request that gives no
+        others; -1 where that can't be told from it."""
+
+    def after_fork(self) -> None:
+        """In the child: another thread of the parent may have been in the middle of any of this."""
+        self._waiting = []
+        self._arrange()
 
     def forgotten(self) -> int:
         """Distinct values of all parameters that there was no room for."""
         return self._forgotten + sum(series.forgotten for series in self.series.values())
 
-    def _track_new(self, request: Request) -> None:
+    def _track_new(self, parameters: Mapping[str, ParameterValue], at: float) -> None:
         """Parameters not seen at this site before were UNSET in its earlier requests."""
-        earlier, (parameters, at, _) = self.requests - 1, request
+        earlier = self.requests - 1
         for name in [name for name in parameters if name not in self.series]:
             if len(self.series) >= self._max_parameters:
                 self.evicted += 1
@@ -188,12 +269,13 @@ class Site:
             self.series[name] = Series(value, earlier, at, self.sessions)
 
     def _make_room(self) -> bool:
+        # Requests since one gave it; unlike times, they only grow.
         unused = {
-            name: series.latest
+            name: series.unapplied
             for name, series in self.series.items()
             if name not in self._doubted and series.settled_value is UNSET
         }
-        oldest = min(unused, key=unused.__getitem__, default=None)
+        oldest = max(unused, key=unused.__getitem__, default=None)
         if oldest is None:
             return False
         self._forgotten += self.series.pop(oldest).forgotten
@@ -202,3 +284,15 @@ class Site:
 
 def _none(parameters: Mapping[str, ParameterValue]) -> None:
     """Picks nothing."""
+
+
+def _taker(names: list[str], with_gaps: bool) -> Callable[[Mapping[str, Any]], Values] | None:
+    """Takes the values of these parameters from those of a request; None where there are no names. Without
+    ``with_gaps`` it raises KeyError if one is missing, in half the time."""
+    if not names:
+        return None
+    if not with_gaps:
+        return itemgetter(*names)
+    if len(names) == 1:
+        return methodcaller("get", names[0], UNSET)
+    return lambda parameters: tuple([parameters.get(name, UNSET) for name in names])

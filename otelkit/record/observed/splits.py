@@ -31,6 +31,8 @@ _SURELY_GONE: Final = 32
 """Requests from which the share that is left of the old value is known well enough."""
 _RARE: Final = 0.2
 """Most share that the new value had where the settled value has moved."""
+_ANY_GAIN: Final = 0.09
+"""Less than the share that a new value gains in any case: ``_HOLD`` without ``_RARE``."""
 GAIN: Final = 0.3
 """Share that a value must gain, and another must lose half of, for a shift."""
 _SHIFT: Final = 40
@@ -47,27 +49,29 @@ _MAX_OUTLAST: Final = 80
 """Requests with the new value that are proof however long earlier runs were."""
 
 
-Stamp = tuple[float, str]
-"""Unix seconds and session of a request. Its parameters are not kept: they may be large."""
-
-
 @dataclass(slots=True)
 class Chunk:
-    """One request of a young series, or a run of one value; several requests of an old one."""
+    """One request of a young series, or a run of one value; several requests of an old one. Their parameters
+    are not kept: they may be large."""
 
     counts: Mapping[Key, int]
     size: int
     keys: Sequence[Key]
-    stamps: Sequence[Stamp]
+    ats: Sequence[float]
+    """Unix seconds at which the requests began."""
+    sessions: Sequence[str]
 
-    def extend(self, counts: Mapping[Key, int], keys: Sequence[Key], stamps: Sequence[Stamp]) -> bool:
+    def extend(
+        self, counts: Mapping[Key, int], keys: Sequence[Key], ats: Sequence[float], sessions: Sequence[str]
+    ) -> bool:
         """Take further requests if all, these and those, have one value: a split within a run proves less
         than one at its beginning. Returns whether they were taken."""
         size = self.size + len(keys)
         if size > _LONGEST or len(self.counts) > 1 or self.counts.keys() != counts.keys():
             return False
         self.counts, self.size = dict.fromkeys(counts, size), size
-        self.keys, self.stamps = [*self.keys, *keys], [*self.stamps, *stamps]
+        self.keys, self.ats = [*self.keys, *keys], [*self.ats, *ats]
+        self.sessions = [*self.sessions, *sessions]
         return True
 
 
@@ -104,36 +108,38 @@ class Search:
     def best(self, new: Key, old: Key) -> Split | None:
         """The split that is best proven, if one is."""
         best: dict[bool, Split] = {}
-        counts = self.regime.counts
-        all_new = counts.get(new, 0) + sum(chunk.counts.get(new, 0) for chunk in self.chunks)
-        all_old = counts.get(old, 0) + sum(chunk.counts.get(old, 0) for chunk in self.chunks)
-        everything = self.regime.total + sum(chunk.size for chunk in self.chunks)
+        suffixes = []
         after_new = after_old = size = 0
         index = len(self.chunks)
         for chunk in reversed(self.chunks):
             index -= 1
+            here = chunk.counts
             size += chunk.size
-            after_old += chunk.counts.get(old, 0)
-            if new not in chunk.counts:
-                continue
-            after_new += chunk.counts[new]
+            if old in here:
+                after_old += here[old]
+            if new in here:
+                after_new += here[new]
+                suffixes.append((index, after_new, after_old, size))
+        counts, everything = self.regime.counts, self.regime.total + size
+        all_new, all_old = counts.get(new, 0) + after_new, counts.get(old, 0) + after_old
+        for index, after_new, after_old, size in suffixes:
             left = everything - size
-            if after_new < MIN_NEW or left < MIN_OLD or after_new < _HOLD * size:
+            if after_new < MIN_NEW or left < MIN_OLD:
                 continue
-            before_new, before_old = all_new - after_new, all_old - after_old
+            before_new = all_new - after_new
+            gain = after_new / size - before_new / left
+            if gain < _ANY_GAIN or after_new < _HOLD * size:
+                continue
+            before_old = all_old - after_old
             moved = (
                 before_old >= _RULE * left
                 and before_new <= _RARE * left
                 and _is_gone(after_old, size, seen_before=before_new > 0)
             )
             if moved:
-                if after_new < self._required(left):
+                if after_new < self.required(left):
                     continue
-            elif (
-                size < _SHIFT
-                or after_new / size - before_new / left < GAIN
-                or before_old / left - after_old / size < GAIN / 2
-            ):
+            elif size < _SHIFT or gain < GAIN or before_old / left - after_old / size < GAIN / 2:
                 continue
             score = log_marginal(after_new, after_old, size - after_new - after_old) + log_marginal(
                 before_new, before_old, left - before_new - before_old
@@ -164,15 +170,15 @@ class Search:
         return min(
             at
             for chunk in self.chunks[first:]
-            for key, (at, _) in zip(chunk.keys, chunk.stamps, strict=True)
+            for key, at in zip(chunk.keys, chunk.ats, strict=True)
             if key == new
         )
 
-    def _required(self, left: int) -> int:
+    def required(self, left: int) -> int:
         """Requests that a new value must have been seen in: more than runs that were no change have
         lasted, and for a young regime nearly as many as that had."""
         only_value = left >= SHORT and self.regime.counts.get(self.settled) == self.regime.total
-        required = max(MIN_NEW if only_value else _MIXED_NEW, 2 * self.outlast)
+        required = max(MIN_NEW if only_value else _MIXED_NEW, 2 * self.outlast + 1)
         if left < SHORT:
             required = max(required, min(_LASTING, int(_OF_YOUNG * left)))
         return min(required, _MAX_OUTLAST)
@@ -205,7 +211,7 @@ class Search:
         witnesses = {
             session
             for chunk in self.chunks[split.index :]
-            for key, (_, session) in zip(chunk.keys, chunk.stamps, strict=True)
+            for key, session in zip(chunk.keys, chunk.sessions, strict=True)
             if key == new
         }
         if "" in witnesses or split.new >= _MAX_OUTLAST:
