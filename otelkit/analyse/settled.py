@@ -84,14 +84,17 @@ class Earlier:
 def _settled(finding: Finding, earlier: Earlier, end: float, step: float) -> Finding:
     change = finding.change
     judgement = looked_back(change, lambda at: earlier.finding(change, at), end, step)
+    last = looks(change, step)[-1]
     if judgement.finding is not None:
-        return judgement.finding
+        # Until the effect was measured over all of its minutes, the newest data give its best estimate.
+        agreed = end < last and finding.verdict is judgement.finding.verdict
+        return finding if agreed else judgement.finding
     so_far = finding.reason if finding.verdict is Verdict.CANNOT_SEPARATE else _so_far(finding)
     return replace(
         finding,
         verdict=Verdict.CANNOT_SEPARATE,
         reason=f"So far: {so_far[:1].lower()}{so_far[1:]}",
-        known_at=looks(change, step)[-1],
+        known_at=last,
         mechanism={},
     )
 

@@ -49,7 +49,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Callable[[Engine], list[float]]:
                 Finding(
                     one,
                     says(one, end),
-                    "It is so.",
+                    f"From data until {end:.0f}.",
                     effect=Interval(1.0, 0.9, 1.1),
                     effect_ratio=Interval(1.0, 0.9, 1.1),
                     q_value=0.001,
@@ -87,6 +87,18 @@ def test_the_summary_goes_by_the_verdicts_that_are_given(engine: Callable[[Engin
     assert (explanation.p99_before, explanation.p99_after) == pytest.approx((1.0, 2.0), rel=0.02)
     assert explanation.counterfactual is not None
     assert explanation.counterfactual[-1] == pytest.approx(1.0, rel=0.02)
+
+
+def test_the_estimate_of_a_young_verdict_is_the_newest(engine: Callable[[Engine], list[float]]) -> None:
+    """The effect of an incident under way would be that of its first minute."""
+    asked = engine(lambda *_: Verdict.CAUSAL)
+    (young,) = settled(panel(CHANGED + 200), "chat", [change()]).findings
+    (old,) = settled(panel(CHANGED + 3000), "chat", [change()]).findings
+    assert (young.reason, old.reason) == (
+        f"From data until {CHANGED + 195:.0f}.",
+        f"From data until {CHANGED + 900:.0f}.",
+    )
+    assert len(asked) == 4
 
 
 def test_a_change_beside_the_data_is_left_as_it_is(engine: Callable[[Engine], list[float]]) -> None:
