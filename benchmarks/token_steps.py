@@ -1,7 +1,7 @@
 """CPU time per token step: otelkit's whole pipeline, the OpenTelemetry SDK, and fastotel where it is
 installed.
 
-    python benchmarks/token_steps.py [--rounds 5] [--tokens conversation mooncake 256 1024]
+    python benchmarks/token_steps.py [--rounds 5] [--tokens conversation mooncake 256 1024] [--pause 2]
 
 Every way records the same streams: one span for the generation, one child span for each token with its index,
 all of them delivered over OTLP/HTTP to a collector in another process, which counts them. otelkit does all it
@@ -16,8 +16,12 @@ and at two single lengths besides.
 
 ``request`` is CPU time of the thread that reads the stream, beyond reading it alone; ``background`` is that
 of all other threads. The floor is what any per-token record costs: ``perf_counter_ns`` and ``list.append``.
-``least`` is that floor with one span of the SDK's for each generation, with the same attributes, exported
-by the SDK: what is left to gain beyond it is not otelkit's.
+``least`` is that floor with one span for each generation, with the same attributes, begun and ended through
+the SDK's tracer and exported by the SDK, and none for its tokens.
+
+Streams are read one after the other without pause, so that what is done in the background waits for longer
+than in a service, and spans are held by the thousand. ``--pause`` has the reading thread sleep after each
+5 ms, so many times as long as it has worked: the background then keeps up.
 
 Progress goes to stderr. The last line on stdout is one JSON object; ``bars`` has the goals and whether they
 were met.
@@ -34,7 +38,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from bars import bar
@@ -60,6 +63,8 @@ STEPS = {
 }
 """Measured in one run, at least."""
 WARM_UP = 10
+BETWEEN_PAUSES = 0.005
+"""Seconds."""
 
 Stream = list[str]
 Record = Callable[[Stream], None]
@@ -184,7 +189,7 @@ def fastotel() -> tuple[Record, Finish]:
 WAYS = {"bare": bare, "floor": floor, "least": least, "otelkit": otelkit, "sdk": sdk, "fastotel": fastotel}
 
 
-def measure(way: str, length: str) -> dict[str, float]:
+def measure(way: str, length: str, pause: float) -> dict[str, float]:
     """In a process of its own: CPU nanoseconds per token of the reading thread, and of all threads."""
     mix = MIXES.get(length) or (int(length),)
     streams = [[f"token {number} " for number in range(tokens)] for tokens in mix]
@@ -195,10 +200,14 @@ def measure(way: str, length: str) -> dict[str, float]:
             record(stream)
     finish()
     turns = -(-STEPS[way] // sum(mix))
-    thread, process = time.thread_time_ns(), time.process_time_ns()
+    thread, process, began = time.thread_time_ns(), time.process_time_ns(), time.perf_counter()
     for _ in range(turns):
         for stream in streams:
             record(stream)
+            worked = time.perf_counter() - began
+            if pause and worked > BETWEEN_PAUSES:
+                time.sleep(pause * worked)
+                began = time.perf_counter()
     in_thread = time.thread_time_ns() - thread
     finish()
     in_process = time.process_time_ns() - process
@@ -206,7 +215,7 @@ def measure(way: str, length: str) -> dict[str, float]:
     return {"thread": in_thread / steps, "process": in_process / steps, "steps": steps + warm_up * sum(mix)}
 
 
-def run(way: str, length: str, collector: Collector) -> dict[str, float]:
+def run(way: str, length: str, pause: float, collector: Collector) -> dict[str, float]:
     """One run in a child process, with a check that every span has arrived."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("OTEL_", "OTELKIT_"))}
     environment = {
@@ -220,7 +229,7 @@ def run(way: str, length: str, collector: Collector) -> dict[str, float]:
         "OTELKIT_EXPORT_BUFFER_BYTES": str(1 << 30),
     }
     before = collector.totals()
-    command = [sys.executable, str(Path(__file__)), "--way", way, "--tokens", length]
+    command = [sys.executable, __file__, "--way", way, "--tokens", length, "--pause", str(pause)]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     result: dict[str, float] = json.loads(done.stdout)
     arrived = collector.totals()["steps"] - before["steps"]
@@ -229,7 +238,7 @@ def run(way: str, length: str, collector: Collector) -> dict[str, float]:
     return result
 
 
-def compare(rounds: int, lengths: Sequence[str]) -> dict[str, Any]:
+def compare(rounds: int, lengths: Sequence[str], pause: float) -> dict[str, Any]:
     """All ways at all lengths of a generation, ``rounds`` times in turn."""
     ways = [way for way in WAYS if way != "fastotel" or importlib.util.find_spec("fastotel")]
     results: dict[tuple[str, str], list[dict[str, float]]] = {}
@@ -237,7 +246,7 @@ def compare(rounds: int, lengths: Sequence[str]) -> dict[str, Any]:
         for number in range(rounds):
             for tokens in lengths:
                 for way in ways:
-                    results.setdefault((tokens, way), []).append(run(way, tokens, collector))
+                    results.setdefault((tokens, way), []).append(run(way, tokens, pause, collector))
                     print(f"round {number + 1}/{rounds}: {way}, {tokens}", file=sys.stderr)
     tables, bars = {}, []
     for tokens in lengths:
@@ -247,7 +256,13 @@ def compare(rounds: int, lengths: Sequence[str]) -> dict[str, Any]:
         for way, costs in table.items():
             text = "  ".join(f"{name} {value:9.0f}" for name, value in costs.items())
             print(f"{tokens:12} {way:10} {text}", file=sys.stderr)
-    return {"rounds": rounds, "mixes": MIXES, "by_tokens_per_generation": tables, "bars": bars}
+    return {
+        "rounds": rounds,
+        "pause": pause,
+        "mixes": MIXES,
+        "by_tokens_per_generation": tables,
+        "bars": bars,
+    }
 
 
 def _table(results: dict[str, list[dict[str, float]]]) -> dict[str, dict[str, float]]:
@@ -294,12 +309,13 @@ def main() -> None:
         metavar="LENGTH",
         help="token steps of a generation: numbers, or names of mixes",
     )
+    parser.add_argument("--pause", type=float, default=0.0, help="times as long as the reader has worked")
     parser.add_argument("--way", choices=WAYS, help="measure one way in this process")
     arguments = parser.parse_args()
     if arguments.way:
-        print(json.dumps(measure(arguments.way, arguments.tokens[0])))
+        print(json.dumps(measure(arguments.way, arguments.tokens[0], arguments.pause)))
     else:
-        print(json.dumps(compare(arguments.rounds, arguments.tokens)))
+        print(json.dumps(compare(arguments.rounds, arguments.tokens, arguments.pause)))
 
 
 if __name__ == "__main__":
