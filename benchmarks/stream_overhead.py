@@ -1,6 +1,6 @@
 """CPU time that instrumentation adds to each streamed chunk of the openai client, for otelkit and its peers.
 
-    python benchmarks/stream_overhead.py [--peers openllmetry ...] [--traces-only] [--restarts 8]
+    python benchmarks/stream_overhead.py [--peers openllmetry ...] [--traces-only] [--restarts 6]
                                          [--rounds 1] [--chunks 100 400]
 
 The client reads the same chat completions from a mocked transport, with instrumentation and without, in one
@@ -55,7 +55,6 @@ CHUNKS_TO_DELIVERY: Final = 4_000
 OURS: Final = ("otelkit", "least", "stamps")
 DELIVERIES_IN_ROUND: Final = 4
 """Of these. One for others: a small difference needs more streams to be seen."""
-WARM_UP_STREAMS: Final = 20
 FOLDER: Final = Path(__file__).resolve().parent
 CACHE: Final = FOLDER.parent / ".cache" / "stream_overhead"
 
@@ -82,8 +81,6 @@ class Child:
         }
         self._way = way
         self._collector = collector
-        self._generations = self._tokens = 0
-        """Recorded since the last delivery."""
         self._process = subprocess.Popen(
             [python, str(FOLDER / "stream_ways.py"), way],
             env=environment,
@@ -94,57 +91,39 @@ class Child:
         self.openai = self._answer()
         """Version of the client."""
 
-    def read(self, chunks: int, *, on: bool) -> tuple[int, int]:
-        """Have one stream of ``chunks`` read; CPU ns of the thread that reads, and of all others.
-
-        Raises:
-            Unusable: the process ended.
-        """
-        spent = self._ask(on, 1, chunks)
-        if on:
-            self._generations += 1
-            self._tokens += chunks - 2
-        return spent
-
-    def deliver(self) -> int:
-        """Have everything delivered that was recorded; CPU ns.
+    def measure(self, chunks: int, costs: Costs) -> None:
+        """Read streams without instrumentation and with it, and deliver what was recorded.
 
         Raises:
             Unusable: the process ended, or spans are missing.
         """
-        before = self._collector.totals()
-        spent = sum(self._ask(True, 0, 0))
-        arrived = self._collector.totals() - before
-        generations, tokens = self._generations, self._tokens if self._way == "otelkit" else 0
-        self._generations = self._tokens = 0
-        if arrived["steps"] != tokens or arrived["spans"] - arrived["steps"] < generations:
-            raise Unusable(f"of {generations} spans and {tokens} for tokens arrived {dict(arrived)}")
-        return spent
+        pairs = max(1, CHUNKS_TO_DELIVERY // chunks)
+        spent, background = self._ask(pairs, chunks)
+        background += self._deliver(pairs, pairs * (chunks - 2))
+        costs.bare.extend(bare / chunks for bare, _ in spent)
+        costs.reading.extend((instrumented - bare) / chunks for bare, instrumented in spent)
+        costs.background.append(background / (chunks * pairs))
 
-    def measure(self, chunks: int, costs: Costs) -> None:
-        """Read streams with instrumentation and without in turn, up to a delivery."""
-        streams = max(1, CHUNKS_TO_DELIVERY // chunks)
-        background = 0
-        for number in range(streams):
-            spent = {}
-            for on in (False, True) if number % 2 else (True, False):
-                spent[on], others = self.read(chunks, on=on)
-                background += others
-            costs.bare.append(spent[False] / chunks)
-            costs.reading.append((spent[True] - spent[False]) / chunks)
-        background += self.deliver()
-        costs.background.append(background / (chunks * streams))
+    def _deliver(self, generations: int, tokens: int) -> int:
+        """Have everything delivered that was recorded; CPU ns."""
+        before = self._collector.totals()
+        (reading,), others = self._ask(0, 0)
+        arrived = self._collector.totals() - before
+        steps = tokens if self._way == "otelkit" else 0
+        if arrived["steps"] != steps or arrived["spans"] - arrived["steps"] < generations:
+            raise Unusable(f"of {generations} spans and {steps} for tokens arrived {dict(arrived)}")
+        return reading + others
 
     def close(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
 
-    def _ask(self, on: bool, streams: int, chunks: int) -> tuple[int, int]:
+    def _ask(self, pairs: int, chunks: int) -> tuple[list[Any], int]:
         assert self._process.stdin is not None
-        print(int(on), streams, chunks, file=self._process.stdin, flush=True)
-        reading, others = map(int, self._answer().split())
-        return reading, others
+        print(pairs, chunks, file=self._process.stdin, flush=True)
+        spent, others = json.loads(self._answer())
+        return spent, others
 
     def _answer(self) -> str:
         assert self._process.stdout is not None
@@ -173,9 +152,8 @@ class Costs:
 def _child(python: str, way: str, lengths: list[int], collector: Collector) -> Iterator[Child]:
     child = Child(python, way, collector)
     try:
-        for chunks in lengths * WARM_UP_STREAMS:
-            child.read(chunks, on=True)
-        child.deliver()
+        for chunks in lengths:
+            child.measure(chunks, Costs())  # to warm up
         yield child
     finally:
         child.close()
@@ -285,7 +263,7 @@ def main() -> None:
     )
     parser.add_argument("--peers", choices=PEERS, nargs="*", default=list(PEERS))
     parser.add_argument("--traces-only", action="store_true", help="let peers keep no metrics")
-    parser.add_argument("--restarts", type=int, default=8, help="times that all processes are started")
+    parser.add_argument("--restarts", type=int, default=6, help="times that all processes are started")
     parser.add_argument("--rounds", type=int, default=1, help="after each start")
     parser.add_argument(
         "--chunks", type=int, nargs="+", default=LENGTHS, help="lengths of a stream, 3 or more"

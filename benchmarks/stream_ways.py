@@ -255,8 +255,8 @@ def _attributes() -> dict[tuple[type, str], Any]:
 
 
 def serve(way: str) -> None:
-    """Read streams, or deliver what was recorded, as told on stdin; answer with the CPU time in ns of the
-    reading thread, and of all others, since the last answer."""
+    """Read streams, or deliver what was recorded, as told on stdin; answer with CPU ns of the reading
+    thread, and that of all others since the last answer."""
     answers, sys.stdout = sys.stdout, sys.stderr  # a peer may print
     if hasattr(os, "sched_setaffinity"):  # two processors are seldom equally fast on a shared machine
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
@@ -264,22 +264,34 @@ def serve(way: str) -> None:
     read(_events(3))  # the client imports parts of itself at the first call
     switch = Switch(WAYS[way])
     print(importlib.metadata.version("openai"), file=answers, flush=True)
-    bodies: dict[int, bytes] = {}
     last = _spent()
     for line in sys.stdin:
-        on, streams, chunks = map(int, line.split())
-        if streams:
-            switch.on = bool(on)
-            events = bodies.setdefault(chunks, _events(chunks))
-            start = _spent()
-            counts = {read(events) for _ in range(streams)}
-            assert counts == {chunks}, f"{way}: {chunks} chunks were sent, {counts} arrived"
+        pairs, chunks = map(int, line.split())
+        if pairs:
+            spent = _read_pairs(read, switch, pairs, chunks)
         else:
-            start = last
             switch.finish()
+            spent = [_spent()[0] - last[0]]
         now = _spent()
-        print(now[0] - start[0], now[1] - last[1], file=answers, flush=True)
+        print(json.dumps([spent, now[1] - last[1]]), file=answers, flush=True)
         last = now
+
+
+def _read_pairs(
+    read: Callable[[bytes], int], switch: Switch, pairs: int, chunks: int
+) -> list[tuple[int, int]]:
+    """CPU ns without instrumentation, and with it, of each pair of streams; which is first alternates."""
+    events = _events(chunks)
+    found = []
+    for number in range(pairs):
+        spent = {}
+        for switch.on in (False, True) if number % 2 else (True, False):
+            start = time.thread_time_ns()
+            count = read(events)
+            spent[switch.on] = time.thread_time_ns() - start
+            assert count == chunks, f"{chunks} chunks were sent, {count} arrived"
+        found.append((spent[False], spent[True]))
+    return found
 
 
 def _spent() -> tuple[int, int]:
