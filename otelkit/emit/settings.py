@@ -37,8 +37,8 @@ class Settings:
     """Encoded spans that wait for a collector which is down or slow; beyond it they are dropped and counted.
     """
     batch_bytes: int = 1024 * 1024
-    """Largest request; collectors refuse more than 4 MiB over gRPC by default. Twice that would save a fortieth
-    of all work where there is a request each second or more, for 4 MB of memory."""
+    """Largest request; collectors refuse more than 4 MiB over gRPC by default. Twice that would save a
+    fortieth of all work in a service that sends one each second, and take 4 MB of its memory."""
     retry_seconds: float = 120.0
     """A request that still fails after this long is dropped and counted."""
     queue_size: int = 10_000
