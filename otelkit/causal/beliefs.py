@@ -11,7 +11,7 @@ from otelkit.causal.pooling import Model
 from otelkit.model import ParameterChange
 from otelkit.query.panel import FloatArray
 
-FAVOUR: Final = 5.0
+FAVOUR: Final = 10.0
 """How many times likelier a hypothesis becomes when its first path is one that the name speaks of."""
 WORDS: Final = (
     (

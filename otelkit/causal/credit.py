@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 from scipy import special
 
+from otelkit.causal import fitting
 from otelkit.causal.cells import Cells
 from otelkit.causal.evidence import Movement, Witness
 from otelkit.model import ParameterChange
@@ -23,7 +24,7 @@ EFFECTIVE: Final = 0.25
 """Share of changes that are believed to move P99."""
 UNKNOWN_PER_HOUR: Final = 0.1
 """Steps that nobody recorded a cause for."""
-DRIFTS_PER_HOUR: Final = 0.1
+DRIFTS_PER_HOUR: Final = 0.07
 """Slow rises and falls that nobody recorded a cause for."""
 DRIFT_SECONDS: Final = (1200.0, 2400.0, 3600.0)
 DRIFT_STEP_SECONDS: Final = 300.0
@@ -243,7 +244,7 @@ def drift_score(witness: Witness, place: float) -> float:
             if begin > 1 and length > 2 * step:
                 begins.append(begin)
                 ends.append(begin + length)
-    if not begins or witness.fitted.width * 6 > len(cells.times):
+    if not begins or fitting.short(cells):
         return -np.inf
     rate = DRIFTS_PER_HOUR * DRIFT_STEP_SECONDS / 3600.0 / len(DRIFT_SECONDS)
     drifts = float(special.logsumexp(witness.weigh_ramps(np.array(begins), np.array(ends))))

@@ -130,8 +130,9 @@ def explain(
     decided = []
     for one, q in zip(judged, q_values, strict=True):
         calls = summary.calls_around(one.cells, one.group.place, credit.AROUND_SECONDS)
+        short = fitting.short(one.cells)
         decided.append(
-            verdicts.decide(one.rivals, one.group, one.claim, one.effect, q, one.beside, calls, margin)
+            verdicts.decide(one.rivals, one.group, one.claim, one.effect, q, one.beside, calls, margin, short)
         )
     onsets = [
         one.onset for one, (verdict, _) in zip(judged, decided, strict=True) if verdict is Verdict.CAUSAL

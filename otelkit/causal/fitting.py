@@ -19,6 +19,9 @@ WIDTH_SECONDS: Final = 600.0
 """The first minutes after a change: the span whose P99 an effect is about."""
 
 LONGEST_DELAY_SECONDS: Final = 120.0
+SHRUNK: Final = 0.9
+"""Share of the channels' correlations that is believed: a matrix from few distinct values is too sure of
+itself."""
 
 Form = Callable[[Tables, FloatArray, FloatArray], Effects]
 
@@ -78,9 +81,19 @@ def fit(cells: Cells, suspected: Sequence[float] = ()) -> Fitted | None:
     )
     tables = lookups.joined([found[name] for name in shape.channels])
     regressions = tuple(found[name].regression for name in shape.channels)
-    width = max(1, round(WIDTH_SECONDS / cells.seconds))
+    width = width_of(cells)
     offsets = np.array([late.get(name, 0.0) for name in shape.channels])
     return Fitted(cells, shape, tables, regressions, _correlation(tables, offsets), width, columns, offsets)
+
+
+def width_of(cells: Cells) -> int:
+    """Cells in the first minutes."""
+    return max(1, round(WIDTH_SECONDS / cells.seconds))
+
+
+def short(cells: Cells) -> bool:
+    """Whether the data are too short to tell a drift from a step."""
+    return width_of(cells) * 6 > len(cells.times)
 
 
 def delays(cells: Cells) -> dict[str, float]:
@@ -148,7 +161,7 @@ def _correlation(tables: Tables, offsets: FloatArray) -> FloatArray:
     inner = z @ z.T + 1e-6 * np.eye(len(z))
     scale = np.sqrt(np.diag(inner))
     # Towards independence: a matrix from few distinct values is too sure of itself.
-    matrix: FloatArray = 0.9 * inner / np.outer(scale, scale) + 0.1 * np.eye(len(z))
+    matrix: FloatArray = SHRUNK * inner / np.outer(scale, scale) + (1 - SHRUNK) * np.eye(len(z))
     return matrix
 
 

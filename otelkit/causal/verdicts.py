@@ -15,14 +15,16 @@ from otelkit.causal.explanation import Verdict
 from otelkit.query.panel import FloatArray
 
 FALSE_DISCOVERIES: Final = 0.10
-LIKELY: Final = 0.5
+LIKELY: Final = 0.35
 """Probability of an effect from which on it is called causal."""
-WORTH_LIKELY: Final = 0.4
-WORTH_BESIDE: Final = 0.5
+WORTH_LIKELY: Final = 0.25
+WORTH_BESIDE: Final = 0.4
 """Probability of an effect worth the name; and where something else could have made it by itself, or moved
 P99 before a late onset."""
-SIGN_LIKELY: Final = 0.8
+SIGN_LIKELY: Final = 0.65
 """Probability of its sign."""
+SIGN_SHORT: Final = 0.8
+"""The same where the data are too short for a drift, and for many placebo dates, to be seen."""
 SPREAD: Final = 0.4
 """Share of an effect by which the minutes after a change may differ from what the model makes of them: queues
 build up or drain. For intervals."""
@@ -144,8 +146,12 @@ def decide(
     confounders: Sequence[Confounder],
     calls: tuple[float, float],
     margin: float,
+    short: bool = False,
 ) -> tuple[Verdict, str]:
-    """The verdict on one group of changes, and its reason."""
+    """The verdict on one group of changes, and its reason.
+
+    ``short`` says that the data are too short to see a drift in them.
+    """
     if min(calls) < MIN_CALLS:
         side = "before" if calls[0] < calls[1] else "after"
         return (
@@ -171,7 +177,7 @@ def decide(
     else:
         known = all(c.known and not (c.builds and is_late(own, claim)) for c in rivals)
         enough = claim.probability > LIKELY and effect.worth > WORTH_BESIDE and known
-    if q < FALSE_DISCOVERIES and enough and effect.sign > SIGN_LIKELY:
+    if q < FALSE_DISCOVERIES and enough and effect.sign > (SIGN_SHORT if short else SIGN_LIKELY):
         if len(own.changes) > 1:
             return (
                 Verdict.CANNOT_SEPARATE,
