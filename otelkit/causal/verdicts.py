@@ -15,7 +15,7 @@ from otelkit.causal.explanation import Verdict
 from otelkit.query.panel import FloatArray
 
 FALSE_DISCOVERIES: Final = 0.10
-LIKELY: Final = 0.35
+LIKELY: Final = 0.5
 """Probability of an effect from which on it is called causal."""
 WORTH_LIKELY: Final = 0.25
 WORTH_BESIDE: Final = 0.4
