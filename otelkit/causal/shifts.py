@@ -46,19 +46,21 @@ class Shift:
 
 
 def before_after(values: FloatArray, width: int) -> FloatArray:
-    """Mean over the ``width`` cells from each cell on, less that over the ``width`` before; shape (N,), NaN
-    at the ends."""
-    n = len(values)
+    """Mean over the ``width`` cells from each cell on, less that over the ``width`` before; shape (..., N) as
+    given, NaN at the ends."""
+    n = values.shape[-1]
     known = np.isfinite(values)
-    total = np.concatenate([[0.0], np.cumsum(np.where(known, values, 0.0))])
-    number = np.concatenate([[0], np.cumsum(known)])
+    total, number = np.zeros((2, *values.shape[:-1], n + 1))
+    np.cumsum(np.where(known, values, 0.0), axis=-1, out=total[..., 1:])
+    np.cumsum(known, axis=-1, out=number[..., 1:])
     at = np.arange(n)
     behind, ahead = np.maximum(at - width, 0), np.minimum(at + width, n)
-    count_after, count_before = number[ahead] - number[at], number[at] - number[behind]
+    count_after = number[..., ahead] - number[..., at]
+    count_before = number[..., at] - number[..., behind]
     enough = (count_after >= max(1, width // 4)) & (count_before >= max(1, width // 4))
     with np.errstate(divide="ignore", invalid="ignore"):
-        after = (total[ahead] - total[at]) / count_after
-        before = (total[at] - total[behind]) / count_before
+        after = (total[..., ahead] - total[..., at]) / count_after
+        before = (total[..., at] - total[..., behind]) / count_before
     result: FloatArray = np.where(enough, after - before, np.nan)
     return result
 
@@ -105,9 +107,10 @@ def fleet(controls: Sequence[Cells], channels: Sequence[str], width: int, length
     passing, passing_surprise = np.zeros((length, len(channels))), np.zeros(length)
     adjusted = [load_adjusted(c, [name for name in channels if name in c.channels]) for c in usable]
     for k, name in enumerate(channels):
-        moves = np.array([before_after(columns[name], width) for columns in adjusted if name in columns])
-        if len(moves) < FEWEST_CONTROLS:
+        series = np.array([columns[name] for columns in adjusted if name in columns])
+        if len(series) < FEWEST_CONTROLS:
             continue
+        moves = before_after(series, width)
         # Where scrapes are missing everywhere nothing is known to have moved.
         moves = np.where(np.isfinite(moves), moves, 0.0)
         middle = np.median(moves, axis=0)
@@ -116,7 +119,7 @@ def fleet(controls: Sequence[Cells], channels: Sequence[str], width: int, length
         size[:, k] = middle
         deviation[:, k] = np.minimum(np.maximum(apart, 0.5 * usual), np.abs(middle) + usual)
         surprise = np.maximum(surprise, np.abs(middle) / usual)
-        moves = np.array([before_after(columns[name], brief) for columns in adjusted if name in columns])
+        moves = before_after(series, brief)
         passing[:, k] = np.median(np.where(np.isfinite(moves), moves, 0.0), axis=0)
         usual = 1.48 * float(np.median(np.abs(passing[:, k]))) + 1e-6
         passing_surprise = np.maximum(passing_surprise, np.abs(passing[:, k]) / usual)
