@@ -52,14 +52,14 @@ class Witness:
         (S, K), and their covariance, (S, K, K)."""
         effects, noise = fitting.effects_at(self.fitted, onsets, ends)
         places = np.clip(np.round(onsets).astype(int), 0, len(self.fitted.cells.times) - 1)
+        diagonal = np.arange(effects.shape[1])
         for shift in self.shifts:
-            size, own = shift.size[places], shift.deviation[places]
-            effects = effects - size
+            effects = effects - shift.size[places]
             together = shift.together[places]
-            noise = noise + together[:, :, None] * together[:, None, :]
-            noise = noise + (own**2)[:, :, None] * np.eye(own.shape[1])[None]
+            noise += together[:, :, None] * together[:, None, :]
+            noise[:, diagonal, diagonal] += shift.deviation[places] ** 2
         if not isinstance(self.queues, float):
-            noise = noise + self.queues[places][:, None, None] * self.fitted.model.queue_pattern[None]
+            noise += self.queues[places][:, None, None] * self.fitted.model.queue_pattern[None]
         return effects, noise
 
     def weigh(
