@@ -103,11 +103,10 @@ class Witness:
         spread: BoolArray = np.convolve(certain, np.ones(5), mode="full")[2 : len(certain) + 2] > 0.5
         return spread
 
-    def movement(self, place: float, paths: frozenset[str] = frozenset()) -> Movement:
-        """What a step at a place is, if there is one."""
-        found = self.weigh(np.array([place]), paths)
-        channels = np.einsum("hkk->hk", self.fitted.model.priors())
-        variance = found.posterior[0] @ channels
+    def movement(self, place: float, found: Evidence | None = None) -> Movement:
+        """What a step at a place is, if there is one; ``found`` is what it was weighed to be."""
+        found = found or self.weigh(np.array([place]))
+        variance = found.posterior[0] @ self.fitted.model.channel_variances
         return Movement(place, KNOWN_TIMES * np.sqrt(variance) + KNOWN_LEAST, float(found.value[0]))
 
     def knowing(self, movements: Sequence[Movement]) -> Witness:

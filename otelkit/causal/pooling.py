@@ -66,6 +66,12 @@ class Model:
     """Which channel is explained."""
 
     @cached_property
+    def channel_variances(self) -> FloatArray:
+        """Prior variance of each channel's effect under each hypothesis, shape (H, K)."""
+        variances: FloatArray = np.einsum("hkk->hk", self.priors())
+        return variances
+
+    @cached_property
     def queue_pattern(self) -> FloatArray:
         """Covariance of the channels where queues alone move them, shape (K, K)."""
         queues = self.loadings[:, self.paths.index("queueing")]

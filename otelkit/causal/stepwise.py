@@ -73,7 +73,10 @@ def find_steps(witness: Witness, groups: Sequence[Group]) -> list[Step]:
             if near:
                 nearest = min(near, key=lambda n: abs(groups[n].place - best.place))
                 best = replace(best, owner=nearest)
-        movement = witness.movement(finer(witness, best.place), paths(groups, best.owner))
+        place_within = finer(witness, best.place)
+        movement = witness.movement(
+            place_within, witness.weigh(np.array([place_within]), paths(groups, best.owner))
+        )
         found.append(Step(movement, best.owner, best.log_odds))
         witness = witness.knowing([movement])
     return again(bare, groups, found)
@@ -90,11 +93,11 @@ def again(witness: Witness, groups: Sequence[Group], steps: Sequence[Step]) -> l
     kept = dict(enumerate(steps))
     for number, step in enumerate(steps if len(steps) > 1 else ()):
         others = witness.knowing([other.movement for n, other in kept.items() if n != number])
-        own = paths(groups, step.owner)
-        if others.weigh(np.array([step.place]), own).log_bayes[0] < LEFT:
+        beside = others.weigh(np.array([step.place]), paths(groups, step.owner))
+        if beside.log_bayes[0] < LEFT:
             del kept[number]
         else:
-            kept[number] = replace(step, movement=others.movement(step.place, own))
+            kept[number] = replace(step, movement=others.movement(step.place, beside))
     return list(kept.values())
 
 
