@@ -1,0 +1,75 @@
+"""Steps that lie close to each other, and what is left where there is nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from planted import Service, change, panel, series, switched
+
+from otelkit.causal import Verdict, explain, stepwise
+from otelkit.causal.engine import prepare
+from otelkit.causal.stepwise import again
+from otelkit.causal.windows import windows
+from otelkit.query.panel import Panel
+
+AT, SECONDS, STEP = 3600.0, 6000, 15.0
+
+
+def seen(seed: int = 1, **fields: object) -> Panel:
+    """Four calls a second, far from saturation, as scraped every 15 seconds."""
+    service = Service(**{"rate": lambda t: 4.0, "slots": 20, "tokens": lambda t: 40.0, **fields})  # type: ignore[arg-type]
+    return panel(series(service, SECONDS, seed, step=STEP), step=STEP)
+
+
+def test_a_step_that_others_explain_is_dropped() -> None:
+    """Broken if a step stays accepted once another one is known that leaves nothing of it."""
+    data = seen(seconds_per_token=switched((AT, 0.04), first=0.028))
+    prepared = prepare(windows(data, "chat", [change(AT)])[0], "chat")
+    assert not isinstance(prepared, str)
+    witness, groups = prepared.witness, prepared.groups
+    (real,) = stepwise.find_steps(witness, groups)
+    known = witness.knowing([real.movement])
+    beside = stepwise.Step(known.movement(real.place - 60), None, 9.0)
+    kept = again(witness, groups, [real, beside])
+    assert [step.owner for step in kept] == [0]
+    assert kept[0].movement.size == pytest.approx(real.movement.size, rel=0.2)
+
+
+def test_a_step_is_only_as_free_as_its_paths() -> None:
+    """Broken if a step of one path that is taken for granted may be anything on the channels of another."""
+    data = seen(tokens=switched((AT, 60.0), first=40.0))
+    prepared = prepare(windows(data, "chat", [change(AT)])[0], "chat")
+    assert not isinstance(prepared, str)
+    found = stepwise.find_steps(prepared.witness, prepared.groups)[0].movement
+    free = dict(zip(prepared.witness.fitted.model.channels, found.deviations, strict=True))
+    assert free["output_tokens"] > 0.1
+    slower = seen(seconds_per_token=switched((AT, 0.042), first=0.028))
+    other = prepare(windows(slower, "chat", [change(AT, "model")])[0], "chat")
+    assert not isinstance(other, str)
+    step = stepwise.find_steps(other.witness, other.groups)[0].movement
+    tight = dict(zip(other.witness.fitted.model.channels, step.deviations, strict=True))
+    assert tight["output_tokens"] < tight["p99"] / 2
+
+
+def test_no_effect_states_its_probability() -> None:
+    """Broken if an idle change of a quiet service gets no answer, or one that hides how it may be wrong."""
+    verdicts = []
+    for seed in range(3):
+        finding = explain(seen(seed), "chat", [change(AT, "seed")]).findings[0]
+        verdicts.append(finding.verdict)
+        if finding.verdict is Verdict.NO_EFFECT:
+            assert finding.reason.startswith("An effect on P99 of 10% or more is improbable (")
+    assert verdicts.count(Verdict.NO_EFFECT) >= 2
+
+
+def test_queues_after_a_step_are_doubted() -> None:
+    """Broken if the minutes after a known step are trusted as those before it are."""
+    data = seen(seconds_per_token=switched((AT, 0.04), first=0.028))
+    prepared = prepare(windows(data, "chat", [change(AT)])[0], "chat")
+    assert not isinstance(prepared, str)
+    witness = prepared.witness
+    step = stepwise.find_steps(witness, prepared.groups)[0].movement
+    known = witness.knowing([step])
+    queues = np.asarray(known.queues) - np.asarray(witness.queues)
+    assert queues[int(step.place) + 2] > 0.01
+    assert queues[int(step.place) - 5] == 0
