@@ -19,6 +19,7 @@ import numpy as np
 
 from otelkit.causal import (
     beliefs,
+    checks,
     confounders,
     credit,
     fitting,
@@ -110,7 +111,7 @@ def explain(
         margin: "no effect" says that an effect of this share of P99 or more, up or down, is improbable.
 
     Raises:
-        DataError: the service is not in the panel.
+        DataError: the service is not in the panel, or something is wrong with the data.
     """
     del seed
     own = check(panel, service, changes)
@@ -147,14 +148,18 @@ def check(panel: Panel, service: str, changes: Sequence[ParameterChange]) -> lis
     """The service's changes in order of time, each once.
 
     Raises:
-        DataError: the service is not in the panel.
+        DataError: the service is not in the panel, or something is wrong with the data; all of it is said.
     """
     if service not in panel.services:
         known = ", ".join(sorted(panel.services)) or "none"
         raise DataError(
             f"service {service!r} is not among the series read ({known})", hint="Check the service's name."
         )
-    return unique(change for change in changes if change.service == service)
+    own = [change for change in changes if change.service == service]
+    found = checks.problems(panel, service, own)
+    if found:
+        raise DataError("\n".join(found))
+    return unique(own)
 
 
 def unique(changes: Iterable[ParameterChange]) -> list[ParameterChange]:
@@ -195,7 +200,8 @@ def with_shifts(witness: Witness, panel: Panel, service: str) -> tuple[Witness, 
     found, sentences = [], []
 
     def built(names: Iterable[str]) -> list[Cells]:
-        return [cell_module.build(panel, panel.services[name], steps=steps) for name in names]
+        usable = [panel.services[name] for name in names if checks.has_latency(panel.services[name])]
+        return [cell_module.build(panel, series, steps=steps) for series in usable]
 
     controls = built(control_names(panel, service))
     fleet = shifts.fleet(controls, model.channels, witness.fitted.width, len(cells.times))

@@ -9,6 +9,7 @@ import pytest
 from planted import START, Service, change, panel, series, switched
 
 from otelkit.causal import Verdict, explain, find_jumps
+from otelkit.errors import DataError
 from otelkit.query.panel import Panel, ServiceSeries
 
 
@@ -110,3 +111,78 @@ def test_no_changes_and_no_traffic() -> None:
     )
     result = explain(replace(data, services={"chat": empty}), "chat", [change(900)])
     assert result.findings[0].verdict is Verdict.CANNOT_SEPARATE
+
+
+def broken(data: Panel, **fields: object) -> Panel:
+    """The panel with some of its service's fields replaced."""
+    (own,) = data.services.values()
+    return replace(data, services={"chat": replace(own, **fields)})  # type: ignore[arg-type]
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    """Broken if a caller mends one problem only to be told of the next, or gets a traceback of numpy's."""
+    data = panel(series(slow_after(600), 900, 0, step=5), step=5)
+    (own,) = data.services.values()
+    assert own.bucket_counts is not None
+    assert own.bucket_bounds is not None
+    wrong = broken(
+        data,
+        bucket_bounds=own.bucket_bounds[::-1],
+        quantiles={0.99: own.quantiles[0.99][:-3]},
+        covariates={"arrivals": own.covariates["arrivals"][5:]},
+    )
+    wrong = replace(wrong, step_seconds=0.0)
+    with pytest.raises(DataError) as raised:
+        explain(wrong, "chat", [replace(change(600), first_seen=float("nan")), change(600)])
+    said = str(raised.value).splitlines()
+    assert len(said) == 6, said
+    for words in (
+        "step is 0",
+        "0.99 quantile has 177",
+        "arrivals has 175",
+        "ascend",
+        "infinity",
+        "time is nan",
+    ):
+        assert any(words in line for line in said), words
+
+
+@pytest.mark.parametrize(
+    ("said", "fields"),
+    [
+        ("summed over buckets", lambda s: {"bucket_counts": np.cumsum(s.bucket_counts, axis=1)}),
+        ("summed over time", lambda s: {"bucket_counts": np.cumsum(s.bucket_counts, axis=0)}),
+        ("both in seconds", lambda s: {"quantiles": {0.99: 1000 * s.quantiles[0.99]}}),
+        ("both in seconds", lambda s: {"bucket_bounds": 1000 * s.bucket_bounds}),
+        ("has shape", lambda s: {"bucket_bounds": s.bucket_bounds[1:]}),
+        ("end with infinity", lambda s: {"bucket_bounds": np.append(s.bucket_bounds[:-1], 99.0)}),
+        ("go together", lambda s: {"bucket_bounds": None}),
+        (
+            "neither quantiles nor buckets",
+            lambda s: {"quantiles": {}, "bucket_bounds": None, "bucket_counts": None},
+        ),
+    ],
+)
+def test_series_that_mean_something_else(said: str, fields: object) -> None:
+    """Broken if sums, milliseconds or a lost bucket give a confident verdict."""
+    data = panel(series(slow_after(600), 900, 0, step=5), step=5)
+    with pytest.raises(DataError, match=said):
+        explain(broken(data, **fields(data.services["chat"])), "chat", [change(600)])  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(("factor", "unit"), [(1e3, "milliseconds"), (1e9, "nanoseconds")])
+def test_changes_in_another_unit(factor: float, unit: str) -> None:
+    """Broken if a change whose time is in milliseconds is only said to lie outside the data."""
+    data = panel(series(slow_after(600), 900, 0, step=5), step=5)
+    at = factor * (START + 600)
+    with pytest.raises(DataError, match=unit):
+        explain(data, "chat", [replace(change(600), first_seen=at, last_seen=at)])
+
+
+def test_a_control_without_latency_is_none() -> None:
+    """Broken if one service of which only the load is known breaks the answer for another."""
+    data = panel(series(slow_after(600), 1200, 0, step=5), step=5)
+    bare = ServiceSeries("web", {}, 30.0, covariates={"arrivals": np.ones(len(data.times))})
+    more = replace(data, services={**data.services, "web": bare})
+    (finding,) = explain(more, "chat", [change(600)]).findings
+    assert finding.verdict is Verdict.CAUSAL, finding.reason
