@@ -24,7 +24,7 @@ from otelkit.record.response import Reader, ResponseFacts
 from otelkit.record.runtime import Runtime, call_site
 from otelkit.record.session import current_session_id
 from otelkit.record.times import shifted
-from otelkit.record.unmade import UnmadeSpan
+from otelkit.record.unmade import Making, UnmadeSpan, wait_until_made
 
 
 @dataclass(slots=True)  # not frozen: that triples the cost of making one
@@ -160,10 +160,19 @@ class Recording:
         own = self._span is not None and not self._joined and self._span.get_span_context().is_valid
         return trace.set_span_in_context(self._span) if own and self._span is not None else None
 
+    def _make_once(self) -> None:
+        """Have the tracer make the span, or wait for the thread that is at it, which may have to leave it."""
+        for _ in range(2):
+            if self._span is not None or self._identity is not None:
+                return
+            with Making(self):
+                self._make_span()
+            wait_until_made(self)
+
     def _made_span(self) -> trace.Span:
         """The span, which somebody has asked for while it was the current one, or later."""
         try:
-            self._make_span()
+            self._make_once()
         except Exception:
             fault("begin a span")
         if self._span is None and self._identity is not None:
@@ -285,7 +294,7 @@ class Recording:
 
     def _end_span(self) -> None:
         try:
-            self._make_span()
+            self._make_once()
             made = self._span
             if made is None:
                 return
@@ -338,15 +347,16 @@ class Recording:
         return self._end_and_build() if self._identity is None else self._build()
 
     def _make_late(self) -> None:
-        try:
-            unmade = self._unmade.pop()
-        except IndexError:
-            return  # somebody has just asked for it
-        try:
-            self._identity = self._made_late(*unmade)
-        finally:
-            if self._identity is None:
-                self._unmade.append(unmade)
+        with Making(self):
+            try:
+                unmade = self._unmade.pop()
+            except IndexError:
+                return  # somebody has just asked for it
+            try:
+                self._identity = self._made_late(*unmade)
+            finally:
+                if self._identity is None:
+                    self._unmade.append(unmade)
 
     def _made_late(self, request: Request, surrounding: Context) -> SpanIdentity | None:
         if span.request_id(request, surrounding):

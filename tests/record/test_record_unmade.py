@@ -3,6 +3,8 @@ sent."""
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +17,8 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import Decision, StaticSampler
+from opentelemetry.trace import SpanContext
 
 from otelkit.model import CallSite, Generation, ParameterChange, SpanIdentity
 from otelkit.record import instrumentation
@@ -24,10 +28,15 @@ LATE = SpanIdentity(trace_id=0xA1, span_id=0xB2, sampled=True, trace_state="k=v"
 
 @dataclass
 class Later:
-    """A sink whose work is done when the test says so, and whose spans may all be made late."""
+    """A sink whose work is done when the test says so, and whose spans may all be made late.
+
+    Whoever makes a span calls ``while_made`` in the middle.
+    """
 
     builds: list[Callable[[], Generation]] = field(default_factory=list)
     made: list[str] = field(default_factory=list)
+    identity: SpanIdentity | None = LATE
+    while_made: Callable[[], object] = lambda: None
 
     def generation_started(self, call_site: CallSite) -> None:
         pass
@@ -47,8 +56,9 @@ class Later:
     def make(
         self, name: str, surrounding: Context, attributes: Mapping[str, Any], **_: Any
     ) -> SpanIdentity | None:
+        self.while_made()
         self.made.append(name)
-        return LATE
+        return self.identity
 
 
 @pytest.fixture
@@ -58,8 +68,13 @@ def later() -> Later:
 
 @pytest.fixture
 def exporter(later: Later) -> Iterator[InMemorySpanExporter]:
+    class Sampling(StaticSampler):
+        def should_sample(self, *args: Any, **kwargs: Any) -> Any:
+            later.while_made()
+            return super().should_sample(*args, **kwargs)
+
     exporter = InMemorySpanExporter()
-    provider = TracerProvider(shutdown_on_exit=False)
+    provider = TracerProvider(sampler=Sampling(Decision.RECORD_AND_SAMPLE), shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     instrumentation.install(later, service="test", tracer_provider=provider, late_spans=later)
     try:
@@ -145,3 +160,51 @@ def test_asked_for_later(when: str, later: Later, exporter: InMemorySpanExporter
     assert (context.span_id == LATE.span_id) == (when == "after")
     assert len(later.made) == (when == "after")
     assert context.trace_flags.sampled
+
+
+@pytest.mark.parametrize("maker", ["the background", "the background, which has to leave it", "a thread"])
+def test_asked_for_while_it_is_made(maker: str, later: Later, exporter: InMemorySpanExporter) -> None:
+    """Broken: what two threads do at once under a call is not in its trace, or the call's span is lost."""
+    kept: list[trace.Span] = []
+    got: list[SpanContext] = []
+    ask(lambda: kept.append(trace.get_current_span()))
+    (span,) = kept
+
+    def while_made() -> None:
+        later.while_made = lambda: None
+        second.start()
+        second.join(0.05)  # long enough for it to ask, and to get an answer if it doesn't wait
+
+    second = threading.Thread(target=lambda: got.append(span.get_span_context()))
+    later.while_made = while_made
+    later.identity = None if "leave" in maker else LATE
+    if maker == "a thread":
+        got.append(span.get_span_context())
+    generation = later.builds[0]()
+    second.join()
+    assert generation.span is not None
+    assert {context.span_id for context in got} == {generation.span.span_id}
+    exported = exporter.get_finished_spans()
+    assert [kind.name for kind in exported] == ([] if maker == "the background" else ["chat m"])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_has_the_same_current_span(later: Later, exporter: InMemorySpanExporter) -> None:
+    """Broken: what a child does that was forked while a request was sent hangs on a span nobody exports."""
+    reading, writing = os.pipe()
+
+    def fork() -> None:
+        child = os.fork()
+        if not child:
+            try:
+                os.write(writing, trace.get_current_span().get_span_context().span_id.to_bytes(8, "big"))
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+
+    ask(fork)
+    generation = later.builds[0]()
+    assert generation.span is not None
+    assert os.read(reading, 8) == generation.span.span_id.to_bytes(8, "big")
+    os.close(reading)
+    os.close(writing)
