@@ -20,27 +20,42 @@ from otelkit.model import ParameterChange
 from otelkit.query import Panel
 
 MOST_LOOKED_BACK: Final = 20
-"""The newest changes of the service that are looked at by themselves, as many as the analyser keeps. Each
-look costs as much as explaining all of them at once; of older ones the verdict is that of all data."""
+"""The newest changes, of all services that are explained, that are looked at by themselves. Each look costs
+as much as explaining a service; of older ones the verdict is that of all data."""
 
 
-def settled(panel: Panel, service: str, changes: Sequence[ParameterChange]) -> Explanation:
+def settled(
+    panel: Panel, service: str, changes: Sequence[ParameterChange], *, since: float = float("-inf")
+) -> Explanation:
     """Explain a service; what it is too early for is "cannot separate" with the time at which it is known.
 
     Nothing but the data counts, so the same data always give the same answer.
+
+    Args:
+        panel: as in ``causal.explain``.
+        service: the same.
+        changes: the same.
+        since: changes made earlier than this (Unix seconds) are not looked at by themselves.
 
     Raises:
         DataError: the service is not in the panel.
     """
     whole = explain(panel, service, changes)
     earlier = Earlier(panel, service, changes, {whole.end: whole})
-    newest = sorted(whole.findings, key=lambda one: one.change.first_seen)[-MOST_LOOKED_BACK:]
-    looked_at = {id(one) for one in newest if whole.start < one.change.first_seen}
+    since = max(since, looked_back_since([one.change for one in whole.findings]))
+    since = max(since, whole.start)
     findings = [
-        _settled(one, earlier, whole.end, panel.step_seconds) if id(one) in looked_at else one
+        _settled(one, earlier, whole.end, panel.step_seconds) if since < one.change.first_seen else one
         for one in whole.findings
     ]
     return summary.explanation(panel, service, findings)
+
+
+def looked_back_since(changes: Sequence[ParameterChange]) -> float:
+    """Unix seconds after which changes are looked at by themselves, so that no more are than can be waited
+    for."""
+    times = sorted({(one.service, one.id, one.first_seen) for one in changes}, key=lambda key: key[2])
+    return times[-MOST_LOOKED_BACK - 1][2] if len(times) > MOST_LOOKED_BACK else float("-inf")
 
 
 class Earlier:

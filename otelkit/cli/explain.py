@@ -164,12 +164,12 @@ def command(
     if page is not None and len(wanted) != 1:
         if metrics:
             # What took so long to read is told all the same.
-            _tell(data, [_explained(data, service) for service in wanted], form)
+            _tell(data, [_explained(data, service, wanted) for service in wanted], form)
         raise UsageError(
             f"--page {page}: a page is about one service, and there are {len(wanted)}: {', '.join(wanted)}",
             hint=f"Name one, for instance --service {wanted[0]}.",
         )
-    explanations = [_explained(data, service) for service in wanted]
+    explanations = [_explained(data, service, wanted) for service in wanted]
     if traces is not None:
         found = [
             one
@@ -258,12 +258,13 @@ def _wanted(data: Bundle, services: Sequence[str]) -> list[str]:
     return [name for name in known if name in changed] or known
 
 
-def _explained(data: Bundle, service: str) -> Explanation:
+def _explained(data: Bundle, service: str, services: Sequence[str]) -> Explanation:
     """The verdicts with the thresholds that they are held against; those it is too early for say so."""
-    from otelkit.analyse.settled import settled
+    from otelkit.analyse.settled import looked_back_since, settled
     from otelkit.report.band import with_band
 
-    explanation = settled(data.panel, service, data.changes)
+    since = looked_back_since([change for change in data.changes if change.service in services])
+    explanation = settled(data.panel, service, data.changes, since=since)
     thresholds = data.thresholds.get(service, {})
     findings = tuple(
         replace(one, threshold=thresholds.get(one.change.parameter)) for one in explanation.findings

@@ -4,12 +4,13 @@ asked."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from otelkit.analyse import settled as module
-from otelkit.analyse.settled import MOST_LOOKED_BACK, settled
+from otelkit.analyse.settled import MOST_LOOKED_BACK, looked_back_since, settled
 from otelkit.causal import Explanation, Finding, Interval, Verdict
 from otelkit.causal.windows import cut
 from otelkit.model import ParameterChange
@@ -117,3 +118,14 @@ def test_only_the_newest_changes_are_looked_back_at(engine: Callable[[Engine], l
     assert len(asked) == 1 + MOST_LOOKED_BACK
     oldest = min(one for one in asked)
     assert oldest >= changes[10].last_seen + 900
+
+
+def test_no_more_are_looked_back_at_where_there_are_many_services() -> None:
+    """Broken: an hour's changes of a hundred services keep somebody on call waiting for minutes."""
+    many = [
+        replace(change(CHANGED + 60 * number), service=f"s{number % 4}")
+        for number in range(3 * MOST_LOOKED_BACK)
+    ]
+    since = looked_back_since(many)
+    assert sum(one.first_seen > since for one in many) == MOST_LOOKED_BACK
+    assert looked_back_since(many[:MOST_LOOKED_BACK]) < CHANGED
