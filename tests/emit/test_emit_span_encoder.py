@@ -25,6 +25,8 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
+from otelkit.emit import self_metrics
+from otelkit.emit.otlp.exporters import BufferedSpanExporter
 from otelkit.emit.otlp.span_encoder import MAX_KNOWN, SpanEncoder
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=200)
@@ -133,6 +135,36 @@ def test_text_that_is_no_unicode_costs_one_attribute_only() -> None:
     body = SpanEncoder().encode([span._readable_span()])
     ((written, *_),) = by_id(body).values()
     assert b"good" in written
+
+
+class Told:
+    """In the place of a delivery and of its counts."""
+
+    def __init__(self) -> None:
+        self.counts = self
+        self.bodies: list[bytes] = []
+        self.reasons: list[tuple[int, str]] = []
+
+    def put(self, body: bytes, items: int) -> None:
+        self.bodies.append(bytes(body))
+
+    def written(self, spans: int) -> None: ...
+
+    def dropped(self, spans: int, reason: str) -> None:
+        self.reasons.append((spans, reason))
+
+
+def test_a_name_that_is_no_unicode_costs_one_span_only() -> None:
+    """Otherwise one request for a model of such a name loses the spans of all other requests in the batch."""
+    told = Told()
+    names = ["chat a", "chat b", "chat \ud800", "chat c", "chat d"]
+    spans = [TRACERS[0].start_span(name) for name in names]
+    for span in spans:
+        span.end()
+    BufferedSpanExporter(told, 1 << 20).export([span._readable_span() for span in spans])  # type: ignore
+    exported = [written for body in told.bodies for written, *_ in by_id(body).values()]
+    assert len(exported) == 4
+    assert told.reasons == [(1, self_metrics.EXPORT_FAILED)]
 
 
 def test_a_batch_that_was_broken_off_leaves_nothing_behind() -> None:

@@ -14,6 +14,7 @@ from opentelemetry.sdk._logs.export import LogRecordExporter, LogRecordExportRes
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
+from otelkit.emit import notices, self_metrics
 from otelkit.emit.otlp.delivery import Delivery
 from otelkit.emit.otlp.span_encoder import SpanEncoder
 
@@ -27,14 +28,32 @@ class BufferedSpanExporter(SpanExporter):
         self._encoder = SpanEncoder()
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        body = self._encoder.encode(spans)
+        try:
+            body = self._encoder.encode(spans)
+        except Exception:  # text with half a surrogate pair, as JSON allows: that span alone is lost
+            if len(spans) > 1:
+                self._export_halves(spans)
+            else:
+                self._give_up()
+            return SpanExportResult.SUCCESS
         if len(body) > self._batch_bytes and len(spans) > 1:
-            half = len(spans) // 2
-            self.export(spans[:half])
-            self.export(spans[half:])
+            self._export_halves(spans)
         else:
             self.delivery.put(body, len(spans))
         return SpanExportResult.SUCCESS
+
+    def _export_halves(self, spans: Sequence[ReadableSpan]) -> None:
+        half = len(spans) // 2
+        self.export(spans[:half])
+        self.export(spans[half:])
+
+    def _give_up(self) -> None:
+        self.delivery.counts.written(1)
+        self.delivery.counts.dropped(1, self_metrics.EXPORT_FAILED)
+        notices.say_once(
+            "otelkit: a span can't be encoded and is dropped, as are further ones like it, counted in "
+            "otelkit_spans_dropped_total. Check names and attributes for text that is no valid Unicode."
+        )
 
 
 class BufferedLogExporter(LogRecordExporter):
