@@ -65,6 +65,8 @@ class SpanIdentity:
     sampled: bool
     trace_state: str = ""
     """W3C ``tracestate`` header value."""
+    random: bool = False
+    """W3C's flag of trace ids that are random, which children inherit."""
 
 
 @dataclass(slots=True)  # not frozen: that triples the cost of making one

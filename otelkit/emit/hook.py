@@ -16,6 +16,9 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from otelkit.emit.otlp.exporters import BufferedSpanExporter
 from otelkit.emit.promotion import Promotion
 
+ADAPTED: Final = frozenset({"on_start", "on_end", "_on_ending"})
+"""Methods that a program may replace on one processor, to label spans or to take something out of them."""
+
 
 class ProviderHook(SpanProcessor):
     """Makes ``provider.force_flush()`` and ``provider.shutdown()`` include what otelkit still holds.
@@ -80,6 +83,7 @@ def only_batches(processors: tuple[Any, ...]) -> bool:
         and isinstance(processors[0], ProviderHook)
         and all(
             type(processor) is BatchSpanProcessor
+            and not ADAPTED & vars(processor).keys()
             and isinstance(processor.span_exporter, BufferedSpanExporter)
             for processor in processors[1:]
         )

@@ -8,13 +8,14 @@ as the SDK's own ``end`` makes one, handed to the processors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from opentelemetry import trace
 from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, Tracer, TracerProvider
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import (
     Decision,
     ParentBased,
@@ -28,10 +29,12 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, Trace
 from otelkit import __version__, semconv
 from otelkit.emit.hook import all_processors, only_batches
 from otelkit.model import SpanIdentity
+from otelkit.record import guard
+from otelkit.record.span import RANDOM_TRACE_ID
 
-_RANDOM: Final = 0x02
-"""W3C's flag of trace ids that are random."""
 _FLAGS: Final = [TraceFlags(flags) for flags in range(4)]
+_MOST_UNSHIPPED: Final = 512
+"""A quarter of what a batch holds by default; it starts to empty itself then."""
 _UNSET: Final = Status(StatusCode.UNSET)
 
 
@@ -55,7 +58,8 @@ class LateSpans:
         self._last = _Judgement()
 
     def can_begin(self) -> bool:
-        return self._judgement().maker is not None
+        maker = self._judgement().maker
+        return maker is not None and maker.is_as_judged()
 
     def can_end(self) -> bool:
         return self._has_room() and self._judgement().only_batches
@@ -71,7 +75,7 @@ class LateSpans:
         error: str | None,
     ) -> SpanIdentity | None:
         maker = self._judgement().maker  # asked again: the program may have added a processor
-        if maker is None:
+        if maker is None or not maker.is_as_judged():
             return None
         status = _UNSET if error is None else Status(StatusCode.ERROR, error)
         return maker.make(name, surrounding, attributes, start_ns, end_ns, status)
@@ -82,7 +86,11 @@ class LateSpans:
         processors = all_processors(provider)
         last = self._last
         if processors is not last.processors:
-            last = self._last = _judge(provider, processors)
+            last = self._last = _Judgement(processors)
+            try:
+                last = self._last = _judge(provider, processors)
+            except Exception:  # some of it is no public part of the SDK
+                guard.fault("look at the tracer provider")
         return last
 
 
@@ -90,15 +98,16 @@ def _judge(provider: trace.TracerProvider, processors: tuple[Any, ...]) -> _Judg
     if not only_batches(processors) or not isinstance(provider, TracerProvider):
         return _Judgement(processors)
     tracer = provider.get_tracer(semconv.SCOPE, __version__)
-    if isinstance(tracer, Tracer) and _is_plain(tracer) and _decides_by_parent_and_id(provider.sampler):
-        return _Judgement(processors, True, _Maker(provider, tracer))
+    if isinstance(tracer, Tracer) and _is_plain(tracer) and _decides_by_parent_and_id(tracer.sampler):
+        return _Judgement(processors, True, _Maker(tracer, processors[1:]))
     return _Judgement(processors, True)
 
 
 def _is_plain(tracer: Tracer) -> bool:
-    """Whether a tracer makes spans, and does nothing else when it makes one."""
+    """Whether a tracer does nothing but make spans, with ids that don't tell when; X-Ray's begin with the
+    time."""
     metrics = type(getattr(tracer, "_tracer_metrics", None)).__name__
-    return tracer._is_enabled() and metrics in ("NoneType", "NoOpTracerMetrics")
+    return metrics in ("NoneType", "NoOpTracerMetrics") and type(tracer.id_generator) is RandomIdGenerator
 
 
 def _decides_by_parent_and_id(sampler: Sampler) -> bool:
@@ -111,16 +120,24 @@ def _decides_by_parent_and_id(sampler: Sampler) -> bool:
 class _Maker:
     """Makes whole spans of one tracer."""
 
-    def __init__(self, provider: TracerProvider, tracer: Tracer) -> None:
-        self._provider = provider
+    def __init__(self, tracer: Tracer, batches: Sequence[Any]) -> None:
         self._tracer = tracer
+        self._batches = batches
+        self._unshipped = 0
+        """Spans left with the batches since they were last emptied from here."""
+        self._sampler = tracer.sampler
+        self._is_enabled: Callable[[], bool] = getattr(tracer, "_is_enabled", lambda: True)
         self._scope = tracer._instrumentation_scope
-        self._ids = provider.id_generator
+        self._ids = tracer.id_generator
         is_random: Callable[[], bool] = getattr(self._ids, "is_trace_id_random", lambda: False)
         self._is_random = is_random
         limits: SpanLimits = tracer._span_limits
         self._most_attributes = limits.max_span_attributes
         self._longest_value = limits.max_span_attribute_length
+
+    def is_as_judged(self) -> bool:
+        """Whether the program has not turned the tracer off since, or given it another sampler."""
+        return self._tracer.sampler is self._sampler and self._is_enabled()
 
     def make(
         self,
@@ -135,18 +152,17 @@ class _Maker:
         parent = trace.get_current_span(surrounding).get_span_context() if surrounding else None
         if parent is None or not parent.is_valid:
             parent = None
-            trace_id, is_random = self._ids.generate_trace_id(), self._is_random()
+            trace_id = self._ids.generate_trace_id()
+            random = RANDOM_TRACE_ID if self._is_random() else 0
         else:
-            trace_id, is_random = parent.trace_id, bool(parent.trace_flags & _RANDOM)
-        decided = self._provider.sampler.should_sample(
-            surrounding, trace_id, name, SpanKind.CLIENT, attributes, ()
-        )
+            trace_id, random = parent.trace_id, parent.trace_flags & RANDOM_TRACE_ID
+        decided = self._sampler.should_sample(surrounding, trace_id, name, SpanKind.CLIENT, attributes, ())
         sampled = decided.decision is Decision.RECORD_AND_SAMPLE
         context = SpanContext(
             trace_id,
             self._ids.generate_span_id(),
             False,
-            _FLAGS[sampled | (_RANDOM if is_random else 0)],
+            _FLAGS[sampled | random],
             decided.trace_state,
         )
         if sampled:
@@ -163,8 +179,19 @@ class _Maker:
                 instrumentation_scope=self._scope,
             )
             self._tracer.span_processor.on_end(span)
+            self._unshipped += 1
+            if self._unshipped >= _MOST_UNSHIPPED:
+                self._ship()
         state = context.trace_state
-        return SpanIdentity(trace_id, context.span_id, sampled, state.to_header() if state else "")
+        text = state.to_header() if state else ""
+        return SpanIdentity(trace_id, context.span_id, sampled, text, bool(random))
+
+    def _ship(self) -> None:
+        """Empty the batches, whose own threads don't keep up where thousands of generations ended at once:
+        a batch that is full drops what comes."""
+        self._unshipped = 0
+        for batch in self._batches:
+            batch.force_flush()
 
     def _limited(self, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
         """Within the provider's limits; what it takes to see to that is spared where they are not reached."""

@@ -16,6 +16,7 @@ from opentelemetry.util.types import AttributeValue
 
 from otelkit import __version__, semconv
 from otelkit.emit import token_steps
+from otelkit.emit.hook import ADAPTED
 from otelkit.emit.otlp.batch import Batch
 from otelkit.emit.otlp.delivery import Delivery
 from otelkit.emit.otlp.envelope import Envelope
@@ -23,10 +24,6 @@ from otelkit.model import Generation
 
 BYTES_PER_SPAN: Final = 256
 """More than a token-step span takes without a long trace state; sizes pieces of a generation."""
-
-
-_ADAPTED: Final = frozenset({"on_start", "on_end", "_on_ending"})
-"""Methods that a program may replace on one processor, to label spans or to take something out of them."""
 
 
 class Route(Protocol):
@@ -222,7 +219,7 @@ def exporters_of(processors: Sequence[object]) -> list[object] | None:
     for processor in processors:
         if (
             type(processor) not in (BatchSpanProcessor, SimpleSpanProcessor)
-            or _ADAPTED & vars(processor).keys()
+            or ADAPTED & vars(processor).keys()
         ):
             return None
         exporters.append(processor.span_exporter)  # type: ignore[attr-defined]

@@ -21,6 +21,8 @@ from otelkit.record.unmade import UnmadeSpan
 if TYPE_CHECKING:
     from otelkit.record.recording import Request
 
+RANDOM_TRACE_ID: Final[int] = getattr(TraceFlags, "RANDOM_TRACE_ID", 0)
+"""W3C's flag of trace ids that are random; older releases of OpenTelemetry neither know nor keep it."""
 _INFERENCE: Final = frozenset({"chat", "generate_content", "text_completion"})
 
 
@@ -54,14 +56,15 @@ def identity(span: Span) -> SpanIdentity | None:
         context.span_id,
         context.trace_flags.sampled,
         context.trace_state.to_header() if context.trace_state else "",
+        bool(context.trace_flags & RANDOM_TRACE_ID),
     )
 
 
 def ended(identity: SpanIdentity) -> Span:
     """Stands for a span that has ended, as the parent of others."""
     state = TraceState.from_header([identity.trace_state]) if identity.trace_state else None
-    flags = TraceFlags(TraceFlags.SAMPLED if identity.sampled else TraceFlags.DEFAULT)
-    return NonRecordingSpan(SpanContext(identity.trace_id, identity.span_id, False, flags, state))
+    flags = (TraceFlags.SAMPLED if identity.sampled else 0) | (RANDOM_TRACE_ID if identity.random else 0)
+    return NonRecordingSpan(SpanContext(identity.trace_id, identity.span_id, False, TraceFlags(flags), state))
 
 
 def add_attributes(span: Span, attributes: Mapping[str, Any]) -> None:

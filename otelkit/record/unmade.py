@@ -49,9 +49,7 @@ def wait_until_made(owner: object) -> None:
 
 def _before_fork() -> None:
     """The child gets the current span as it is here, with its ids: made by both, it would be two."""
-    span = get_current_span()
-    if isinstance(span, UnmadeSpan):
-        span.get_span_context()
+    get_current_span().get_span_context()
 
 
 if hasattr(os, "register_at_fork"):
@@ -71,6 +69,11 @@ class UnmadeSpan(Span):
 
     def __init__(self, made: Callable[[], Span]) -> None:
         self._made = made
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """For code that asks whether the current span is one of the SDK's, as some instrumentations do."""
+        return type(self._made())
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._made(), name)
