@@ -186,3 +186,20 @@ def test_a_control_without_latency_is_none() -> None:
     more = replace(data, services={**data.services, "web": bare})
     (finding,) = explain(more, "chat", [change(600)]).findings
     assert finding.verdict is Verdict.CAUSAL, finding.reason
+
+
+@pytest.mark.parametrize("kept", [1, 3])
+def test_calls_that_all_end_in_the_last_buckets(kept: int) -> None:
+    """Broken if buckets that are too small for a slow service are taken for sums, which they resemble."""
+    data = panel(series(slow_after(600), 1200, 0, step=5), step=5)
+    (own,) = data.services.values()
+    assert own.bucket_counts is not None
+    assert own.bucket_bounds is not None
+    calls = own.bucket_counts.sum(axis=1)
+    rising = np.zeros((len(calls), 8))
+    rising[:, -kept:] = calls[:, None] * np.arange(1, kept + 1) / np.arange(1, kept + 1).sum()
+    bounds = np.append(np.geomspace(0.01, 0.1, 7), np.inf)
+    bare = broken(data, bucket_bounds=bounds, bucket_counts=rising, quantiles={})
+    (finding,) = explain(bare, "chat", [change(600)]).findings
+    assert finding.verdict is Verdict.CANNOT_SEPARATE
+    assert "constant" in finding.reason
