@@ -48,6 +48,8 @@ def test_a_process_that_forks_while_it_exports_sends_everything_once() -> None:
             READ_STREAMS
             + """
     import warnings
+    from otelkit.emit import sink
+    sink.FORK_WAIT_SECONDS = 30  # a service waits for a second at most, which a starved machine may overrun
     warnings.filterwarnings("ignore", ".*fork.*", DeprecationWarning)
     for number in range(6):
         child = os.fork()
