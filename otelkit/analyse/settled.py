@@ -42,8 +42,7 @@ def settled(
     """
     whole = explain(panel, service, changes)
     earlier = Earlier(panel, service, changes, {whole.end: whole})
-    since = max(since, looked_back_since([one.change for one in whole.findings]))
-    since = max(since, whole.start)
+    since = max(since, whole.start, looked_back_since([one.change for one in whole.findings]))
     findings = [
         _settled(one, earlier, whole.end, panel.step_seconds) if since < one.change.first_seen else one
         for one in whole.findings

@@ -16,8 +16,8 @@ FAR: Final = 300.0
 """Factor between P99 of the buckets and the quantile series from which on they have not the same unit."""
 ENOUGH_ROWS: Final = 30
 """Rows in which counts must grow from bucket to bucket, or from step to step, before they count as sums."""
-
 MANY_BUCKETS: Final = 5
+"""Buckets that usually have calls, from which on growing from each to the next is no chance."""
 
 
 def problems(panel: Panel, service: str, changes: Sequence[ParameterChange]) -> list[str]:
@@ -88,7 +88,7 @@ def _change_problems(change: ParameterChange, panel: Panel) -> Iterator[str]:
         yield f"its time is {change.first_seen}, {change.last_seen}: give Unix seconds"
         return
     times = panel.times[np.isfinite(panel.times)]
-    if len(times) and not times[0] <= change.first_seen <= times[-1]:
+    if len(times) and not times.min() <= change.first_seen <= times.max():
         for factor, unit in UNITS.items():
             if times.min() <= change.first_seen / factor <= times.max():
                 yield f"its time {change.first_seen:g} is in {unit}: give Unix seconds"

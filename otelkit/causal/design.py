@@ -80,9 +80,8 @@ def causes(cells: Cells) -> Regressors:
     if prompt is not None and _usual(prompt) > 0:
         with np.errstate(invalid="ignore"):
             relative = np.log(np.maximum(prompt / _usual(prompt), 1e-3))
-        minutes = trailing_mean(relative, max(2, round(180 / cells.seconds)))
         add("prompt length", relative, 0.4)
-        add("prompt length over minutes", minutes, 0.5)
+        add("prompt length over minutes", trailing_mean(relative, max(2, round(180 / cells.seconds))), 0.5)
     return Regressors(np.column_stack(columns), tuple(names), np.array(deviations))
 
 

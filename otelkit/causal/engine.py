@@ -182,7 +182,7 @@ def prepare(window: Window, service: str) -> Prepared | str:
         return "The latency series is constant: it looks cut off or stale, nothing can be learnt from it."
     delay = summary.typical_delay(cells, panel.services[service])
     groups = grouped([c for c in window.changes if summary.inside(c, cells)], cells, delay)
-    cells = prompts.without_own(cells, groups, max(1, round(fitting.WIDTH_SECONDS / cells.seconds)))
+    cells = prompts.without_own(cells, groups, fitting.width_of(cells))
     fitted = fitting.fit(cells, [g.place for g in groups])
     if fitted is None:
         return "Too little of the series is known to fit it: read a longer span."

@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 
 from otelkit.causal.cells import Cells
+from otelkit.causal.confounders import unusual_move
 from otelkit.causal.credit import Group
 from otelkit.causal.shifts import before_after
 from otelkit.query.panel import FloatArray
@@ -26,8 +27,6 @@ NAMES: Final = re.compile(
     re.IGNORECASE,
 )
 """Parameters that make the prompt."""
-UNUSUAL: Final = 2.5
-"""How many times further than usual prompts must have moved."""
 AT_ONCE: Final = 0.4
 """Share of the movement over minutes that must show in the first cells: users' prompts drift."""
 SOON_SECONDS: Final = 90.0
@@ -55,18 +54,17 @@ def without_own(cells: Cells, groups: Sequence[Group], width: int) -> Cells:
 
 def own_step(cells: Cells, length: FloatArray, group: Group, width: int) -> FloatArray:
     """What one change did to the log of prompt length, shape (N,): nothing, or a step at its moment."""
-    moves = before_after(length, width)
     soon = max(1, round(SOON_SECONDS / cells.seconds))
     begins, settles = group.place, group.place + group.rollout
     at = int(np.clip(round(begins), 0, len(length) - 1))
     nothing = np.zeros(len(length))
-    known = np.abs(moves[np.isfinite(moves)])
     later = int(np.clip(np.ceil(settles), 0, len(length) - 1))
-    if not np.isfinite(moves[at]) or abs(moves[at]) < UNUSUAL * 1.48 * float(np.median(known)):
+    moved = unusual_move(length, width, at)
+    if not moved:
         return nothing
     # Some count a prompt when its call begins, some when it ends.
     begun = max(0, int(begins - group.delay))
-    first = before_after(length, soon)[begun : at + 2] / moves[at]
+    first = before_after(length, soon)[begun : at + 2] / moved
     # While a change is rolled out prompts move slowly by themselves.
     if group.rollout * cells.seconds < SOON_SECONDS and not np.any(first > AT_ONCE):
         return nothing
