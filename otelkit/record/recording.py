@@ -157,8 +157,10 @@ class Recording:
     def _active_context(self) -> Context | None:
         if self._unmade:
             return trace.set_span_in_context(UnmadeSpan(self._made_span))
-        own = self._span is not None and not self._joined and self._span.get_span_context().is_valid
-        return trace.set_span_in_context(self._span) if own and self._span is not None else None
+        made = self._span
+        if made is None or self._joined or not made.get_span_context().is_valid:
+            return None
+        return trace.set_span_in_context(made)
 
     def _make_once(self) -> None:
         """Have the tracer make the span, or wait for the thread that is at it, which may have to leave it."""
