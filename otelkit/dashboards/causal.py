@@ -220,7 +220,7 @@ def _verdicts() -> g.Panel:
         "Verdict on each change",
         "Causal: it moved P99; revert it or accept the price. Correlated only: something else did, do not "
         "revert. "
-        "No effect: the whole interval is within the margin. Cannot separate: repeat one change at a time. "
+        "No effect: one as large as the margin is improbable. Cannot separate: repeat one change at a time. "
         "q is the false-discovery rate, r is shown but never decides. Crossed: this change "
         "moved P99 by the threshold for its kind; empty where that can't be said.",
         targets,
