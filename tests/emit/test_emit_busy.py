@@ -30,6 +30,13 @@ READ_STREAMS = """
     for thread in threads:
         thread.start()
 """
+STOP = """
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert handle.flush(30) and not wrong
+    print(dict(made))
+"""
 EVERYTHING = {"OTELKIT_TOKEN_SPANS_PER_SECOND": "inf", "OTEL_BSP_SCHEDULE_DELAY": "20"}
 
 
@@ -57,12 +64,8 @@ def test_a_process_that_forks_while_it_exports_sends_everything_once() -> None:
             read("child")
             os._exit(not handle.flush(30))
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    over.set()
-    for thread in threads:
-        thread.join()
-    assert handle.flush(30) and not wrong
-    print(dict(made))
-    """,
+    """
+            + STOP,
             {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, **EVERYTHING},
         )
         assert done.returncode == 0, done.stderr
@@ -82,12 +85,8 @@ def test_taking_otelkit_off_and_on_again_loses_no_span_of_a_busy_service() -> No
         otelkit.uninstrument()
         time.sleep(0.005)
         handle = otelkit.instrument()
-    over.set()
-    for thread in threads:
-        thread.join()
-    assert handle.flush(30) and not wrong
-    print(dict(made))
-    """,
+    """
+            + STOP,
             {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, **EVERYTHING},
         )
         assert done.returncode == 0, done.stderr
