@@ -12,10 +12,9 @@ from opentelemetry import trace
 from opentelemetry.sdk.environment_variables import OTEL_BSP_SCHEDULE_DELAY
 from opentelemetry.sdk.trace import TracerProvider
 
-from otelkit.emit.hook import all_processors, hook_into, processors_of
+from otelkit.emit.hook import all_processors, hook_into, is_own, processors_of
 from otelkit.emit.otlp.delivery import DEFAULT_TIMEOUT, Delivery, shut_down
 from otelkit.emit.otlp.discover import sender_like, timeout_of
-from otelkit.emit.otlp.exporters import BufferedSpanExporter
 from otelkit.emit.promotion import Promotion
 from otelkit.emit.route import NoRoute, OtlpRoute, Route, TracerRoute, exporters_of
 from otelkit.emit.self_metrics import SelfMetrics
@@ -111,7 +110,7 @@ class Attachment:
         )
 
     def _delivery_to(self, exporter: object) -> Delivery | None:
-        if isinstance(exporter, BufferedSpanExporter):
+        if is_own(exporter):
             return exporter.delivery
         known = self._deliveries.get(id(exporter))
         if known is not None:

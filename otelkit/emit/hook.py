@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -84,10 +84,15 @@ def only_batches(processors: tuple[Any, ...]) -> bool:
         and all(
             type(processor) is BatchSpanProcessor
             and not ADAPTED & vars(processor).keys()
-            and isinstance(processor.span_exporter, BufferedSpanExporter)
+            and is_own(processor.span_exporter)
             for processor in processors[1:]
         )
     )
+
+
+def is_own(exporter: object) -> TypeGuard[BufferedSpanExporter]:
+    """Whether an exporter does nothing but leave spans with its delivery."""
+    return type(exporter) is BufferedSpanExporter and "export" not in vars(exporter)
 
 
 def processors_of(provider: object) -> tuple[Any, ...]:

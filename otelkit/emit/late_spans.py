@@ -2,13 +2,14 @@
 
 To have the SDK make a span and end it takes 20 to 40 microseconds, nearly all of it for what may happen in
 between: locks, processors that see it begin, attributes that come one by one. A span that is made when all of
-it is known, and that nobody sees before a batch is exported, needs none of that: it is one ``ReadableSpan``,
-as the SDK's own ``end`` makes one, handed to the processors.
+it is known, and that nobody sees before it is exported, needs none of that: it is written as the bytes that
+are exported. Where the official encoder is needed for it, it is a ``ReadableSpan``, as the SDK's own ``end``
+makes one, handed to the processors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from opentelemetry import trace
@@ -21,6 +22,7 @@ from opentelemetry.sdk.trace.sampling import (
     ParentBased,
     ParentBasedTraceIdRatio,
     Sampler,
+    SamplingResult,
     StaticSampler,
     TraceIdRatioBased,
 )
@@ -28,14 +30,17 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, Trace
 
 from otelkit import __version__, semconv
 from otelkit.emit.hook import all_processors, only_batches
+from otelkit.emit.otlp.span_encoder import SpanEncoder
 from otelkit.model import SpanIdentity
 from otelkit.record import guard
+from otelkit.record.attributes import Shared
 from otelkit.record.span import RANDOM_TRACE_ID
 
 _FLAGS: Final = [TraceFlags(flags) for flags in range(4)]
-_MOST_UNSHIPPED: Final = 512
-"""A quarter of what a batch holds by default; it starts to empty itself then."""
 _UNSET: Final = Status(StatusCode.UNSET)
+_MAX_SHARED: Final = 256
+Take = Callable[[bytes], bool]
+"""Takes an encoded span, to be exported with the token steps; False where it can't."""
 
 
 class _Judgement(NamedTuple):
@@ -51,10 +56,12 @@ class LateSpans:
 
     Args:
         has_room: whether a generation that is handed in now will surely be worked on.
+        take: called in the thread that builds the generations' records.
     """
 
-    def __init__(self, has_room: Callable[[], bool]) -> None:
+    def __init__(self, has_room: Callable[[], bool], take: Take) -> None:
         self._has_room = has_room
+        self._take = take
         self._last = _Judgement()
 
     def can_begin(self) -> bool:
@@ -68,7 +75,8 @@ class LateSpans:
         self,
         name: str,
         surrounding: Context,
-        attributes: Mapping[str, Any],
+        sent: Mapping[str, Any],
+        others: Mapping[str, Any],
         *,
         start_ns: int,
         end_ns: int,
@@ -78,7 +86,7 @@ class LateSpans:
         if maker is None or not maker.is_as_judged():
             return None
         status = _UNSET if error is None else Status(StatusCode.ERROR, error)
-        return maker.make(name, surrounding, attributes, start_ns, end_ns, status)
+        return maker.make(name, surrounding, sent, others, start_ns, end_ns, status)
 
     def _judgement(self) -> _Judgement:
         """Half a microsecond."""
@@ -88,18 +96,18 @@ class LateSpans:
         if processors is not last.processors:
             last = self._last = _Judgement(processors)
             try:
-                last = self._last = _judge(provider, processors)
+                last = self._last = _judge(provider, processors, self._take)
             except Exception:  # some of it is no public part of the SDK
                 guard.fault("look at the tracer provider")
         return last
 
 
-def _judge(provider: trace.TracerProvider, processors: tuple[Any, ...]) -> _Judgement:
+def _judge(provider: trace.TracerProvider, processors: tuple[Any, ...], take: Take) -> _Judgement:
     if not only_batches(processors) or not isinstance(provider, TracerProvider):
         return _Judgement(processors)
     tracer = provider.get_tracer(semconv.SCOPE, __version__)
     if isinstance(tracer, Tracer) and _is_plain(tracer) and _decides_by_parent_and_id(tracer.sampler):
-        return _Judgement(processors, True, _Maker(tracer, processors[1:]))
+        return _Judgement(processors, True, _Maker(tracer, take))
     return _Judgement(processors, True)
 
 
@@ -120,12 +128,15 @@ def _decides_by_parent_and_id(sampler: Sampler) -> bool:
 class _Maker:
     """Makes whole spans of one tracer."""
 
-    def __init__(self, tracer: Tracer, batches: Sequence[Any]) -> None:
+    def __init__(self, tracer: Tracer, take: Take) -> None:
         self._tracer = tracer
-        self._batches = batches
-        self._unshipped = 0
-        """Spans left with the batches since they were last emptied from here."""
+        self._take = take
+        self._encoder = SpanEncoder()
+        self._shared: dict[int, tuple[Shared, bytes | None]] = {}
+        """What attributes of requests are as bytes, by their identity; they are kept beside it, so that it
+        stays taken."""
         self._sampler = tracer.sampler
+        self._of_roots = _of_roots(tracer.sampler)
         self._is_enabled: Callable[[], bool] = getattr(tracer, "_is_enabled", lambda: True)
         self._scope = tracer._instrumentation_scope
         self._ids = tracer.id_generator
@@ -143,12 +154,13 @@ class _Maker:
         self,
         name: str,
         surrounding: Context,
-        attributes: Mapping[str, Any],
+        sent: Mapping[str, Any],
+        others: Mapping[str, Any],
         start_ns: int,
         end_ns: int,
         status: Status,
     ) -> SpanIdentity:
-        """A span that has ended, left with the processors if it is sampled."""
+        """A span that has ended, on its way to the collector if it is sampled."""
         parent = trace.get_current_span(surrounding).get_span_context() if surrounding else None
         if parent is None or not parent.is_valid:
             parent = None
@@ -156,46 +168,80 @@ class _Maker:
             random = RANDOM_TRACE_ID if self._is_random() else 0
         else:
             trace_id, random = parent.trace_id, parent.trace_flags & RANDOM_TRACE_ID
-        decided = self._sampler.should_sample(surrounding, trace_id, name, SpanKind.CLIENT, attributes, ())
-        sampled = decided.decision is Decision.RECORD_AND_SAMPLE
-        context = SpanContext(
-            trace_id,
-            self._ids.generate_span_id(),
-            False,
-            _FLAGS[sampled | random],
-            decided.trace_state,
-        )
+        decided = self._of_roots if parent is None else None
+        if decided is None:
+            attributes = {**sent, **others}
+            kind = SpanKind.CLIENT
+            decided = self._sampler.should_sample(surrounding, trace_id, name, kind, attributes, ())
+        sampled, state = decided.decision is Decision.RECORD_AND_SAMPLE, decided.trace_state
+        span_id = self._ids.generate_span_id()
         if sampled:
-            span = ReadableSpan(
-                name,
-                context,
-                parent,
-                self._tracer.resource,
-                self._limited(attributes),
-                kind=SpanKind.CLIENT,
-                status=status,
-                start_time=start_ns,
-                end_time=end_ns,
-                instrumentation_scope=self._scope,
-            )
-            self._tracer.span_processor.on_end(span)
-            self._unshipped += 1
-            if self._unshipped >= _MOST_UNSHIPPED:
-                self._ship()
-        state = context.trace_state
-        text = state.to_header() if state else ""
-        return SpanIdentity(trace_id, context.span_id, sampled, text, bool(random))
+            written = None
+            encoded, dropped = self._encoded(sent, others)
+            if encoded is not None:
+                written = self._encoder.span(
+                    trace_id, span_id, state, parent, name, start_ns, end_ns, encoded, dropped, status
+                )
+            if written is None or not self._take(written):
+                context = SpanContext(trace_id, span_id, False, _FLAGS[1 | random], state)
+                self._hand_on(name, context, parent, {**sent, **others}, start_ns, end_ns, status)
+        return SpanIdentity(trace_id, span_id, sampled, state.to_header() if state else "", bool(random))
 
-    def _ship(self) -> None:
-        """Empty the batches, whose own threads don't keep up where thousands of generations ended at once:
-        a batch that is full drops what comes."""
-        self._unshipped = 0
-        for batch in self._batches:
-            batch.force_flush()
-
-    def _limited(self, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Within the provider's limits; what it takes to see to that is spared where they are not reached."""
+    def _encoded(self, sent: Mapping[str, Any], others: Mapping[str, Any]) -> tuple[bytes | None, int]:
+        """Attributes as bytes, None where the official encoder should write them; and how many fell to the
+        provider's limit."""
         most = self._most_attributes
-        if self._longest_value is None and (most is None or len(attributes) <= most):
-            return attributes
-        return BoundedAttributes(most, attributes, max_value_len=self._longest_value)
+        if (
+            self._longest_value is not None
+            or (most is not None and len(sent) + len(others) > most)
+            or not sent.keys().isdisjoint(others)
+        ):
+            limited = self._limited({**sent, **others})
+            return self._encoder.attributes(limited), limited.dropped
+        first, then = self._sent(sent), self._encoder.attributes(others)
+        return (None if first is None or then is None else first + then), 0
+
+    def _sent(self, attributes: Mapping[str, Any]) -> bytes | None:
+        if type(attributes) is not Shared:
+            return self._encoder.attributes(attributes)
+        known = self._shared.get(id(attributes))
+        if known is None:
+            if len(self._shared) >= _MAX_SHARED:
+                self._shared.clear()
+            known = self._shared[id(attributes)] = attributes, self._encoder.attributes(attributes)
+        return known[1]
+
+    def _hand_on(
+        self,
+        name: str,
+        context: SpanContext,
+        parent: SpanContext | None,
+        attributes: Mapping[str, Any],
+        start_ns: int,
+        end_ns: int,
+        status: Status,
+    ) -> None:
+        span = ReadableSpan(
+            name,
+            context,
+            parent,
+            self._tracer.resource,
+            self._limited(attributes),
+            kind=SpanKind.CLIENT,
+            status=status,
+            start_time=start_ns,
+            end_time=end_ns,
+            instrumentation_scope=self._scope,
+        )
+        self._tracer.span_processor.on_end(span)
+
+    def _limited(self, attributes: Mapping[str, Any]) -> BoundedAttributes:
+        return BoundedAttributes(self._most_attributes, attributes, max_value_len=self._longest_value)
+
+
+def _of_roots(sampler: Sampler) -> SamplingResult | None:
+    """What a sampler decides for every span without a parent; None where it may decide otherwise for some."""
+    root = getattr(sampler, "_root", None) if type(sampler) is ParentBased else sampler
+    if type(root) is not StaticSampler:
+        return None
+    return root.should_sample(Context(), 0, "", SpanKind.CLIENT, {}, ())

@@ -85,6 +85,11 @@ class Pipeline:
             self._route.write(generation, selected.steps)
         self._own.not_selected(selected.left_out, selected.reason)
 
+    def take_span(self, span: bytes) -> bool:
+        """Take the encoded span of a generation that is being built; False where spans go another way."""
+        self._route = self._attachment.route()
+        return self._route.take(span)
+
     def lost(self, generations: int, reason: str) -> None:
         """Generations that ended and of which nothing else is known."""
         self._own.lost(generations, reason)

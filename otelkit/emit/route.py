@@ -32,6 +32,10 @@ class Route(Protocol):
     def write(self, generation: Generation, steps: Sequence[range]) -> None:
         """Write spans for these steps; they may wait for a batch to fill."""
 
+    def take(self, span: bytes) -> bool:
+        """Take the encoded span of a generation of otelkit's own tracer, which may wait as well; False where
+        spans don't go out as bytes."""
+
     def due_in(self) -> float | None:
         """Seconds until what waits should be shipped; None when nothing waits."""
 
@@ -44,6 +48,9 @@ class Route(Protocol):
 
 class OtlpRoute:
     """Spans as bytes, in batches bounded in bytes and age, to every OTLP endpoint of the provider.
+
+    Spans of generations are kept apart from those of their steps, and go first: where a slow collector leaves
+    time for little, they matter more. What is due goes in one request where it fits.
 
     Args:
         provider: its resource, id generator and span limits are honoured.
@@ -68,6 +75,11 @@ class OtlpRoute:
         self._envelope: Envelope
         self._batch = Batch(batch_bytes)
         self._first_at = 0.0
+        """When the first step in the batch was written, by ``time.monotonic``."""
+        self._taken: list[bytes] = []
+        self._taken_bytes = 0
+        self._taken_at = 0.0
+        """When the first of them was."""
         limits: SpanLimits | None = getattr(provider, "_span_limits", None)
         limit = None if limits is None else limits.max_span_attributes
         self._attribute_limit = token_steps.DEFAULT_ATTRIBUTE_LIMIT if limit is None else limit
@@ -78,6 +90,15 @@ class OtlpRoute:
         for chosen in steps:
             for start in range(chosen.start, chosen.stop, most):
                 self._write(generation, range(start, min(start + most, chosen.stop)))
+
+    def take(self, span: bytes) -> bool:
+        if self._taken_bytes + len(span) > self._batch_bytes:
+            self._ship_taken()
+        if not self._taken:
+            self._taken_at = time.monotonic()
+        self._taken.append(span)
+        self._taken_bytes += len(span)
+        return True
 
     def _write(self, generation: Generation, piece: range) -> None:
         batch = self._batch
@@ -93,7 +114,7 @@ class OtlpRoute:
         )
         if not first and batch.size + end - begin > self._batch_bytes:
             overhanging = bytes(memoryview(batch.buffer)[begin:end])
-            self.ship()
+            self._ship_batch()
             batch.prepare()
             begin, first = batch.end, True
             end = begin + len(overhanging)
@@ -103,17 +124,44 @@ class OtlpRoute:
         batch.added(end, len(piece))
 
     def due_in(self) -> float | None:
-        return max(0.0, self._first_at + self._delay - time.monotonic()) if self._batch.spans else None
+        if not self._batch.spans:
+            if not self._taken:
+                return None
+            first = self._taken_at
+        else:
+            first = min(self._first_at, self._taken_at) if self._taken else self._first_at
+        return max(0.0, first + self._delay - time.monotonic())
 
     def ship(self) -> None:
+        batch, taken = self._batch, self._taken
+        if batch.spans and taken and self._taken_bytes + batch.size <= self._batch_bytes:
+            end = batch.end + self._taken_bytes
+            batch.buffer[batch.end : end] = b"".join(taken)
+            batch.added(end, len(taken))
+            self._taken, self._taken_bytes = [], 0
+        else:
+            self._ship_taken()
+        self._ship_batch()
+
+    def _ship_taken(self) -> None:
+        taken = self._taken
+        if taken:
+            self._taken, self._taken_bytes = [], 0
+            self._put(self._its_envelope().wrap(taken), len(taken))
+
+    def _ship_batch(self) -> None:
         spans = self._batch.spans
-        if not spans:
-            return
+        if spans:
+            self._put(self._batch.take(self._its_envelope()), spans)
+
+    def _its_envelope(self) -> Envelope:
         resource = self._provider.resource
         if resource is not self._resource:  # a fork or a detector may replace it
             self._resource = resource
             self._envelope = Envelope(resource.attributes, resource.schema_url, semconv.SCOPE, __version__)
-        body = self._batch.take(self._envelope)
+        return self._envelope
+
+    def _put(self, body: bytes | memoryview, spans: int) -> None:
         for delivery in self._deliveries:
             delivery.put(body, spans)
 
@@ -159,6 +207,9 @@ class TracerRoute:
                 )
                 step.end(end_time=times[i])
 
+    def take(self, span: bytes) -> bool:
+        return False
+
     def due_in(self) -> float | None:
         return None
 
@@ -174,6 +225,9 @@ class NoRoute:
 
     def write(self, generation: Generation, steps: Sequence[range]) -> None:
         """Nothing: nobody would get it."""
+
+    def take(self, span: bytes) -> bool:
+        return False
 
     def due_in(self) -> float | None:
         return None

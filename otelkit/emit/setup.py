@@ -54,6 +54,8 @@ class Instrumentation:
     _settled: SettledMetrics
     _mirror: FileMirror | None
     _before_scrape: WorkBeforeScrape | None
+    take_span: Callable[[bytes], bool]
+    """Takes the encoded span of a generation, in the thread that builds its record; False where it can't."""
     _patches: Patches = field(default_factory=Patches)
 
     @property
@@ -142,7 +144,7 @@ def instrument(
                 os.environ["OTEL_SERVICE_NAME"] = service_name
             try:
                 _current = _set_up(registry, defer_providers)
-                late_spans = LateSpans(_current.sink.has_room)
+                late_spans = LateSpans(_current.sink.has_room, _current.take_span)
                 instrumentation.install(_current.sink, service=_current.service, late_spans=late_spans)
                 server_end.deliver_at_the_end(_before_signal, _current._patches)
                 startup.start_from_environment()
@@ -250,7 +252,19 @@ def _set_up(registry: CollectorRegistry, defer_providers: bool) -> Instrumentati
         page = open_page(chosen.metrics_host, chosen.metrics_port, registry, multiprocess=multiprocess)
         if page is not None:
             chosen = replace(chosen, metrics_port=page.port)
-    return Instrumentation(service, sink, chosen, page, metrics, own, inputs, settled, mirror, before_scrape)
+    return Instrumentation(
+        service,
+        sink,
+        chosen,
+        page,
+        metrics,
+        own,
+        inputs,
+        settled,
+        mirror,
+        before_scrape,
+        pipeline.take_span,
+    )
 
 
 def _service_name() -> str:

@@ -28,6 +28,11 @@ _MAX_CACHED: Final = 1024
 _HASHABLE: Final = frozenset({str, int, float, bool, type(None), type(UNSET)})
 
 
+class Shared(dict[str, Any]):
+    """Attributes of all calls that are alike, in one object: who reads them may remember by its identity what
+    it has made of them. Not to be changed."""
+
+
 def request_attributes(
     parameters: Mapping[str, ParameterValue], originals: Mapping[str, ParameterValue]
 ) -> Mapping[str, Any]:
@@ -48,20 +53,20 @@ class _Cache:
 
     def __init__(self) -> None:
         self._rules: object = None
-        self._known: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+        self._known: dict[tuple[Any, ...], Shared] = {}
 
     def attributes(
         self,
         key: tuple[Any, ...],
         parameters: Mapping[str, ParameterValue],
         originals: Mapping[str, ParameterValue],
-    ) -> Mapping[str, Any]:
+    ) -> Shared:
         rules = redaction.rules()
         if rules is not self._rules or len(self._known) >= _MAX_CACHED:
             self._rules, self._known = rules, {}
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = _computed(parameters, originals)
+            known = self._known[key] = Shared(_computed(parameters, originals))
         return known
 
 

@@ -23,7 +23,8 @@ class LateSpans(Protocol):
         self,
         name: str,
         surrounding: Context,
-        attributes: Mapping[str, Any],
+        sent: Mapping[str, Any],
+        others: Mapping[str, Any],
         *,
         start_ns: int,
         end_ns: int,
@@ -33,7 +34,8 @@ class LateSpans(Protocol):
 
         Args:
             surrounding: context in which the call began.
-            attributes: all of them, of clean types, lists as tuples.
+            sent: attributes of the request, of clean types, lists as tuples.
+            others: the other attributes, alike; one of the same name comes in the place of one of ``sent``.
             start_ns, end_ns: since the Unix epoch.
             error: type of the error that ended the call; None for none.
 
@@ -55,7 +57,8 @@ class NeverLate:
         self,
         name: str,
         surrounding: Context,
-        attributes: Mapping[str, Any],
+        sent: Mapping[str, Any],
+        others: Mapping[str, Any],
         *,
         start_ns: int,
         end_ns: int,

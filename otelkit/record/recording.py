@@ -136,15 +136,18 @@ class Recording:
             span.name(request),
             context=surrounding,
             kind=SpanKind.CLIENT,
-            attributes=self._opening_attributes(request, surrounding, request_id),
+            attributes={
+                **span.sent_attributes(request),
+                **self._surrounding_attributes(request_id, surrounding),
+            },
             links=(propagation.request_link(request_id),) if request_id else None,
             start_time=self._start + self._anchor_ns,
         )
         self._endable = [True]
 
-    def _opening_attributes(self, request: Request, surrounding: Context, request_id: str) -> dict[str, Any]:
+    def _surrounding_attributes(self, request_id: str, surrounding: Context) -> dict[str, Any]:
         keys = self.runtime.baggage_keys
-        return span.opening_attributes(request, self._session_id, request_id, surrounding, keys)
+        return span.surrounding_attributes(self._session_id, request_id, surrounding, keys)
 
     def active(self) -> ActiveSpan:
         """Makes the span current while the request is sent; never held across a yield to the user."""
@@ -364,12 +367,11 @@ class Recording:
         if span.request_id(request, surrounding):
             return None  # it has a link
         self._read_last_chunk()
-        attributes = self._opening_attributes(request, surrounding, "")
-        attributes |= self._closing_attributes()
         return self.runtime.late_spans.make(
             span.name(request),
             surrounding,
-            attributes,
+            span.sent_attributes(request),
+            self._surrounding_attributes("", surrounding) | self._closing_attributes(),
             start_ns=self._start + self._anchor_ns,
             end_ns=self._end_ns(),
             error=self._error_type if self._outcome is Outcome.ERROR else None,

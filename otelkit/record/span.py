@@ -14,7 +14,7 @@ from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, StatusCode,
 from otelkit import semconv
 from otelkit.model import SpanIdentity
 from otelkit.record import propagation
-from otelkit.record.attributes import request_attributes
+from otelkit.record.attributes import Shared, request_attributes
 from otelkit.record.response import ResponseFacts
 from otelkit.record.unmade import UnmadeSpan
 
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 RANDOM_TRACE_ID: Final[int] = getattr(TraceFlags, "RANDOM_TRACE_ID", 0)
 """W3C's flag of trace ids that are random; older releases of OpenTelemetry neither know nor keep it."""
 _INFERENCE: Final = frozenset({"chat", "generate_content", "text_completion"})
+_MAX_SHARED: Final = 1024
+_shared: Final[dict[tuple[Any, ...], tuple[Mapping[str, Any], Shared]]] = {}
+"""Attributes of requests seen before, with those of their parameters, which are kept since their identity is
+part of the key."""
 
 
 def inference_span_of_another(span: Span) -> bool:
@@ -107,15 +111,34 @@ def request_id(request: Request, surrounding: Context) -> str:
     return request.request_id or (propagation.current_request_id(surrounding) if surrounding else "")
 
 
-def opening_attributes(
-    request: Request, session_id: str, request_id: str, surrounding: Context, baggage_keys: Sequence[str]
-) -> dict[str, Any]:
-    """What is known of a call before it is sent."""
+def sent_attributes(request: Request) -> Mapping[str, Any]:
+    """What a request says, ``Shared`` by all that say the same where that can be told quickly."""
+    of_parameters = request_attributes(request.parameters, request.originals)
+    if type(of_parameters) is not Shared:
+        return _sent(request, of_parameters)
+    key = (
+        id(of_parameters),
+        request.operation,
+        request.provider,
+        request.model,
+        request.streamed,
+        request.server_address,
+        request.server_port,
+    )
+    known = _shared.get(key)
+    if known is None or known[0] is not of_parameters:
+        if len(_shared) >= _MAX_SHARED:
+            _shared.clear()
+        known = _shared[key] = of_parameters, Shared(_sent(request, of_parameters))
+    return known[1]
+
+
+def _sent(request: Request, of_parameters: Mapping[str, Any]) -> dict[str, Any]:
     attributes: dict[str, Any] = {
         semconv.OPERATION_NAME: request.operation,
         semconv.PROVIDER_NAME: request.provider,
         semconv.REQUEST_MODEL: request.model,
-        **request_attributes(request.parameters, request.originals),
+        **of_parameters,
     }
     if request.streamed:
         attributes[semconv.REQUEST_STREAM] = True
@@ -123,6 +146,14 @@ def opening_attributes(
         attributes[semconv.SERVER_ADDRESS] = request.server_address
         if request.server_port is not None:
             attributes[semconv.SERVER_PORT] = request.server_port
+    return attributes
+
+
+def surrounding_attributes(
+    session_id: str, request_id: str, surrounding: Context, baggage_keys: Sequence[str]
+) -> dict[str, Any]:
+    """What is known of a call before it is sent from where it is made."""
+    attributes: dict[str, Any] = {}
     if session_id:
         attributes[semconv.SESSION_ID] = session_id
     if surrounding:

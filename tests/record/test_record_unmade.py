@@ -55,7 +55,7 @@ class Later:
         return True
 
     def make(
-        self, name: str, surrounding: Context, attributes: Mapping[str, Any], **_: Any
+        self, name: str, surrounding: Context, sent: Mapping[str, Any], others: Mapping[str, Any], **_: Any
     ) -> SpanIdentity | None:
         self.while_made()
         self.made.append(name)

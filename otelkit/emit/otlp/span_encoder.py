@@ -7,7 +7,7 @@ other goes through them.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
@@ -15,7 +15,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import SpanFlags
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import SpanContext, SpanKind
+from opentelemetry.trace import SpanContext, SpanKind, Status, TraceState
 
 from otelkit.emit.otlp.envelope import Envelope, varint
 
@@ -42,6 +42,7 @@ _REMOTE_FLAGS: Final = _FLAGS.pack(0x85, 0x01, _REMOTE)
 # Tags: field number and wire type, as the protocol's files have them.
 _TRACE_ID, _SPAN_ID, _TRACE_STATE, _PARENT, _NAME = b"\x0a\x10", b"\x12\x08", b"\x1a", b"\x22\x08", b"\x2a"
 _START, _END, _ATTRIBUTE, _DROPPED_ATTRIBUTES, _STATUS = 0x39, 0x41, b"\x4a", b"\x50", b"\x7a"
+_NO_STATUS: Final = b"\x7a\x00"
 _KEY, _VALUE, _MESSAGE, _CODE = b"\x0a", b"\x12", b"\x12", b"\x18"
 _STRING, _INT, _DOUBLE_VALUE, _ARRAY, _ITEM = b"\x0a", b"\x18", 0x21, b"\x2a", b"\x0a"
 _TRUE, _FALSE = b"\x10\x01", b"\x10\x00"
@@ -112,41 +113,86 @@ class SpanEncoder:
             return None
         if scope is None or scope.attributes or context is None or not start or not end:
             return None
+        attributes = self.attributes(_attributes(span))
+        if attributes is None:
+            return None
+        return self.span(
+            context.trace_id,
+            context.span_id,
+            context.trace_state,
+            span.parent,
+            span.name,
+            start,
+            end,
+            attributes,
+            span.dropped_attributes,
+            span.status,
+            span.kind,
+        )
+
+    def span(
+        self,
+        trace_id: int,
+        span_id: int,
+        trace_state: TraceState | None,
+        parent: SpanContext | None,
+        name: str,
+        start: int,
+        end: int,
+        attributes: bytes,
+        dropped_attributes: int,
+        status: Status,
+        kind: SpanKind = SpanKind.CLIENT,
+    ) -> bytes | None:
+        """A span without events and links, as the repeated field ``spans`` of a ``ScopeSpans``; None for what
+        the official encoder should write, or refuse.
+
+        Args:
+            attributes: encoded.
+        """
+        parts = [_TRACE_ID, trace_id.to_bytes(16), _SPAN_ID, span_id.to_bytes(8)]
         try:
-            return self._written(span, context, start, end)
+            if trace_state:
+                state = ",".join(f"{key}={value}" for key, value in trace_state.items())
+                parts += (_TRACE_STATE, self._text(state))
+            if parent is not None:
+                parts += (_PARENT, parent.span_id.to_bytes(8))
+            if name:
+                parts += (_NAME, self._text(name))
+            parts += (_KINDS[kind], _TIMES.pack(_START, start, _END, end), attributes)
+            if dropped_attributes:
+                parts += (_DROPPED_ATTRIBUTES, varint(dropped_attributes))
+            parts.append(self._status(status))
         except (UnicodeEncodeError, OverflowError, struct.error):
             return None
-
-    def _written(self, span: ReadableSpan, context: SpanContext, start: int, end: int) -> bytes | None:
-        parts = [_TRACE_ID, context.trace_id.to_bytes(16), _SPAN_ID, context.span_id.to_bytes(8)]
-        if context.trace_state:
-            state = ",".join(f"{key}={value}" for key, value in context.trace_state.items())
-            parts += (_TRACE_STATE, self._text(state))
-        parent = span.parent
-        if parent is not None:
-            parts += (_PARENT, parent.span_id.to_bytes(8))
-        if span.name:
-            parts += (_NAME, self._text(span.name))
-        parts.append(_KINDS[span.kind])
-        parts.append(_TIMES.pack(_START, start, _END, end))
-        known = self._attributes
-        for key, value in _items(span):
-            attribute = known.get((key, value)) if type(value) is str else None
-            if attribute is None:
-                attribute = self._attribute(key, value)
-                if attribute is None:
-                    return None
-            parts.append(attribute)
-        if span.dropped_attributes:
-            parts += (_DROPPED_ATTRIBUTES, varint(span.dropped_attributes))
-        message, code = span.status.description, span.status.status_code.value
-        status = (_MESSAGE + self._text(message) if message else b"") + (
-            _CODE + varint(code) if code else b""
-        )
-        parts += (_STATUS, varint(len(status)), status)
         parts.append(_REMOTE_FLAGS if parent is not None and parent.is_remote else _LOCAL_FLAGS)
         body = b"".join(parts)
         return _SPANS + varint(len(body)) + body
+
+    def _status(self, status: Status) -> bytes:
+        message, code = status.description, status.status_code.value
+        if not code and not message:
+            return _NO_STATUS
+        written = (_MESSAGE + self._text(message) if message else b"") + (
+            _CODE + varint(code) if code else b""
+        )
+        return _STATUS + varint(len(written)) + written
+
+    def attributes(self, attributes: Mapping[str, object]) -> bytes | None:
+        """Attributes as a repeated field of a span; None for what the official encoder should write, or
+        refuse."""
+        known, parts = self._attributes, []
+        try:
+            for key, value in attributes.items():
+                attribute = known.get((key, value)) if type(value) is str else None
+                if attribute is None:
+                    attribute = self._attribute(key, value)
+                    if attribute is None:
+                        return None
+                parts.append(attribute)
+        except (UnicodeEncodeError, OverflowError, struct.error):
+            return None
+        return b"".join(parts)
 
     def _attribute(self, key: str, value: object) -> bytes | None:
         """An attribute of which ``_attributes`` doesn't know, as a repeated field; None for what the official
@@ -206,10 +252,8 @@ class SpanEncoder:
         return known
 
 
-def _items(span: ReadableSpan) -> Sequence[tuple[str, Any]]:
+def _attributes(span: ReadableSpan) -> Mapping[str, Any]:
     """The SDK's mapping takes a lock for each of its items; the dictionary inside, of a span that has ended,
     needs none."""
-    inside = getattr(getattr(span, "_attributes", None), "_dict", None)
-    if inside is None:
-        inside = span.attributes or {}
-    return list(inside.items())
+    inside: Mapping[str, Any] | None = getattr(getattr(span, "_attributes", None), "_dict", None)
+    return (span.attributes or {}) if inside is None else inside
