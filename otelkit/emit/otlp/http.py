@@ -8,9 +8,20 @@ import zlib
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import requests
+from requests.adapters import HTTPAdapter
+from urllib3 import HTTPConnectionPool, Retry, Timeout
+from urllib3.exceptions import (
+    ClosedPoolError,
+    HTTPError,
+    MaxRetryError,
+    ProtocolError,
+    ProxyError,
+    ReadTimeoutError,
+    SSLError,
+)
 
 from otelkit.emit.otlp.sender import Reply, accepted
 
@@ -20,6 +31,16 @@ COMPRESSORS: Final[Mapping[str, Callable[[bytes | memoryview], bytes]]] = {
     "deflate": lambda body: zlib.compress(body, 1),
 }
 """Level 1: token-step spans shrink to a fifth, as at level 9, in a thirteenth of the time."""
+_PASSING: Final = (
+    ProtocolError,
+    MaxRetryError,
+    ClosedPoolError,
+    ReadTimeoutError,
+    ProxyError,
+    SSLError,
+    OSError,
+)
+"""What requests calls an error of the connection, or a timeout."""
 
 
 class HttpSender:
@@ -46,9 +67,7 @@ class HttpSender:
             self._headers["content-encoding"] = compression
         self._new_session = new_session
         self._session: requests.Session | None = None
-        self._request: requests.PreparedRequest | None = None
-        """Headers, credentials and URL, worked out once: that costs more than to send a body."""
-        self._options: Mapping[str, Any] = {}
+        self._direct: _Direct | None = None
 
     @property
     def address(self) -> str:
@@ -57,50 +76,94 @@ class HttpSender:
     def send(self, body: bytes | memoryview, timeout: float) -> Reply:
         data = self._compress(body) if self._compress else body
         try:
-            response = self._post(data, timeout)
+            answer = self._post(data, timeout)
         except (requests.ConnectionError, requests.Timeout) as error:
             return Reply(delivered=False, retryable=True, message=_reason(error))
-        except (requests.RequestException, OSError, ValueError) as error:
+        except (HTTPError, requests.RequestException, OSError, ValueError) as error:
             return Reply(delivered=False, message=f"{type(error).__name__}: {error}")
-        status = response.status_code
-        if 200 <= status < 300:
-            return accepted(response.content)
+        if 200 <= answer.status < 300:
+            return accepted(answer.content)
         return Reply(
             delivered=False,
-            retryable=status in RETRYABLE_STATUS,
-            retry_after=retry_after_seconds(response.headers.get("retry-after")),
-            message=f"HTTP {status} {response.reason}",
+            retryable=answer.status in RETRYABLE_STATUS,
+            retry_after=retry_after_seconds(answer.headers.get("retry-after")),
+            message=f"HTTP {answer.status} {answer.reason}",
         )
 
-    def _post(self, data: bytes | memoryview, timeout: float) -> requests.Response:
+    def _post(self, data: bytes | memoryview, timeout: float) -> _Answer:
         session = self._session
         if session is None:
             session = self._session = self._new_session()
-        if type(session) is not requests.Session:
-            # A session of another class may renew credentials with each request.
-            return session.post(
-                self._url, data=bytes(data), headers=self._headers, timeout=timeout, allow_redirects=False
-            )
-        if self._request is None:
-            bare = requests.Request("POST", self._url, headers=self._headers)
-            self._request = session.prepare_request(bare)
-            # `verify` is said again, or REQUESTS_CA_BUNDLE would win over the collector's certificate.
-            self._options = session.merge_environment_settings(
-                self._url, {}, stream=False, verify=session.verify, cert=session.cert
-            )
-        request = self._request.copy()
-        # What `prepare_body` does with bytes; a view, which is not copied, it would take for a form's fields.
-        request.body = data  # type: ignore[assignment]
-        request.headers["content-length"] = str(len(data))
-        return session.send(request, timeout=timeout, allow_redirects=False, **self._options)
+            self._direct = _direct(session, self._url, self._headers)
+        if self._direct is not None:
+            return self._direct.post(data, timeout)
+        response = session.post(
+            self._url, data=bytes(data), headers=self._headers, timeout=timeout, allow_redirects=False
+        )
+        return _Answer(response.status_code, response.reason, response.headers, response.content)
 
     def close(self) -> None:
-        session, self._session, self._request = self._session, None, None
+        session, self._session, self._direct = self._session, None, None
         if session is not None:
             session.close()
 
     def after_fork(self) -> None:
-        self._session = self._request = None
+        self._session = self._direct = None
+
+
+class _Answer(NamedTuple):
+    status: int
+    reason: str | None
+    headers: Mapping[str, str]
+    content: bytes
+
+
+class _Direct(NamedTuple):
+    """Posts over a session's own connections, with all that it would say of a request worked out once: for
+    each anew that takes requests longer than to send a body of a few kilobytes."""
+
+    pool: HTTPConnectionPool
+    target: str
+    """What goes in the request's first line."""
+    headers: Mapping[str, Any]
+    retries: Retry
+
+    def post(self, data: bytes | memoryview, timeout: float) -> _Answer:
+        try:
+            response = self.pool.urlopen(
+                "POST",
+                self.target,
+                data,  # type: ignore[arg-type]  # whose length is known: sent as it is
+                {**self.headers, "content-length": str(len(data))},
+                redirect=False,
+                assert_same_host=False,  # a proxy's pool gets a whole URL
+                retries=self.retries,
+                timeout=Timeout(connect=timeout, read=timeout),
+            )
+        except _PASSING as error:
+            raise requests.ConnectionError(error) from error
+        return _Answer(response.status, response.reason, response.headers, response.data)
+
+
+def _direct(session: requests.Session, url: str, headers: Mapping[str, str]) -> _Direct | None:
+    """None for a session that may do something about each request, such as to renew credentials."""
+    if type(session) is not requests.Session or callable(session.auth):
+        return None
+    request = session.prepare_request(requests.Request("POST", url, headers=headers))
+    adapter = session.get_adapter(url)
+    if type(adapter) is not HTTPAdapter or any(request.hooks.values()) or not request.url:
+        return None
+    if not hasattr(adapter, "get_connection_with_tls_context"):  # requests before 2.32
+        return None
+    # `verify` is said again, or REQUESTS_CA_BUNDLE would win over the collector's certificate.
+    options = session.merge_environment_settings(
+        url, {}, stream=False, verify=session.verify, cert=session.cert
+    )
+    verify, cert, proxies = options["verify"], options["cert"], options["proxies"]
+    pool = adapter.get_connection_with_tls_context(request, verify, proxies=proxies, cert=cert)
+    adapter.cert_verify(pool, request.url, verify, cert)
+    given = {name: value for name, value in request.headers.items() if name.lower() != "content-length"}
+    return _Direct(pool, adapter.request_url(request, proxies), given, adapter.max_retries)
 
 
 def _reason(error: Exception) -> str:
