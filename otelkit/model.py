@@ -56,9 +56,9 @@ class CallSite:
     """``file.py:function`` or an HTTP route; empty when unknown."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that triples the cost of making one
 class SpanIdentity:
-    """What token-step spans need to know of the generation's span."""
+    """What token-step spans need to know of the generation's span. Not to be changed."""
 
     trace_id: int
     span_id: int

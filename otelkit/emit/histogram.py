@@ -38,7 +38,8 @@ class BulkHistogram(Histogram):
     def _metric_init(self) -> None:
         super()._metric_init()
         self._values_are_plain = type(self._sum) is MutexValue
-        """Numbers in memory that only one thread at a time adds to: they need no lock to be added to."""
+        """Numbers in memory that only one thread at a time adds to: they need no lock to be added to, nor
+        to have their exemplar replaced."""
         self._scaled: dict[int, tuple[list[int | float], Buckets]] = {}
         """Bounds by unit."""
         self._lowest = 0
@@ -61,7 +62,7 @@ class BulkHistogram(Histogram):
             self._sum.inc(total)
             self._buckets[bucket].inc(1)
         if exemplar is not None:
-            self._buckets[bucket].set_exemplar(Exemplar(exemplar.labels, total, exemplar.at))
+            self._show(bucket, Exemplar(exemplar.labels, total, exemplar.at))
 
     def add_parts(self, parts: Iterable[Part], per_unit: int = 1, exemplar: Example | None = None) -> None:
         """Count values both here and, part by part, in other histograms with the same bounds.
@@ -87,8 +88,13 @@ class BulkHistogram(Histogram):
             return
         self._take(together.items(), total / per_unit)
         if exemplar is not None:
-            shown = Exemplar(exemplar.labels, example / per_unit, exemplar.at)
-            self._buckets[highest].set_exemplar(shown)
+            self._show(highest, Exemplar(exemplar.labels, example / per_unit, exemplar.at))
+
+    def _show(self, bucket: int, exemplar: Exemplar) -> None:
+        if self._values_are_plain:
+            self._buckets[bucket]._exemplar = exemplar
+        else:
+            self._buckets[bucket].set_exemplar(exemplar)
 
     def _take(self, counts: Iterable[tuple[int, int]], total: float) -> None:
         buckets = self._buckets

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from otelkit.emit.step_template import PLAIN_LAYOUTS, Layout, Template, smallest, template, varint_bytes
 from otelkit.model import Generation
-from otelkit.record.times import little_endian
+from otelkit.record.times import Times, little_endian
 
 DEFAULT_ATTRIBUTE_LIMIT: Final = 128
 _TABLED_INDEX_BYTES: Final = 2
@@ -131,21 +131,23 @@ def write(
         width, count = len(one), len(indices)
         end = begin + width * count
         into[begin:end] = one * count
+        id_at, start_at, end_at = begin + at.span_id, begin + at.start, begin + at.end
         if isinstance(indices, range):
             first = indices.start - chosen.start
-            its_ids, starts, ends = ids.differing, times.differing, times.differing
             here, next_to_it = slice(first, first + count), slice(first + 1, first + count + 1)
+            for k, column in ids.differing:
+                into[id_at + k : end : width] = column[here]
+            for k, column in times.differing:
+                into[start_at + k : end : width] = column[here]
+                into[end_at + k : end : width] = column[next_to_it]
         else:
             positions = [i - chosen.start for i in indices]
-            its_ids, starts = ids.picked(positions), times.picked(positions)
-            ends = times.picked([i + 1 for i in positions])
-            here = next_to_it = slice(None)
-        for k, column in its_ids:
-            into[begin + at.span_id + k : end : width] = column[here]
-        for k, column in starts:
-            into[begin + at.start + k : end : width] = column[here]
-        for k, column in ends:
-            into[begin + at.end + k : end : width] = column[next_to_it]
+            for k, column in ids.picked(positions):
+                into[id_at + k : end : width] = column
+            for k, column in times.picked(positions):
+                into[start_at + k : end : width] = column
+            for k, column in times.picked([i + 1 for i in positions]):
+                into[end_at + k : end : width] = column
         for offset, column in numbers:
             into[begin + offset : end : width] = column
         begin = end
@@ -159,9 +161,12 @@ def _times(generation: Generation, chosen: range) -> Columns:
     ends = steps if not first and stop == len(steps) else steps[first:stop]
     if not isinstance(ends, array):
         ends = array("Q", ends)
+    raw = start.to_bytes(8, "little") + little_endian(ends)
     # Where times ascend, these are all bytes that differ.
     differing = ((start ^ last).bit_length() + 7) // 8
-    return columns_of(start.to_bytes(8, "little") + little_endian(ends), differing)
+    if isinstance(steps, Times) and steps.ascending and start <= steps[first]:
+        return Columns(raw[:8], [(k, raw[k::8]) for k in range(differing)])
+    return columns_of(raw, differing)
 
 
 def _numbers(
@@ -175,6 +180,8 @@ def _numbers(
     if at.tokens >= 0 and generation.step_tokens is not None:
         tokens = [generation.step_tokens[i] or 0 for i in indices]
         numbers += enumerate(_varint_columns(tokens, layout.tokens_bytes), at.tokens)
+    if at.logprob < 0 and at.entropy < 0:
+        return numbers
     for offset, values in ((at.logprob, generation.step_logprobs), (at.entropy, generation.step_entropies)):
         if offset >= 0 and values is not None:
             doubles = array("d", [values[i] or 0.0 for i in indices])
@@ -187,7 +194,7 @@ def _numbers(
 def _by_layout(generation: Generation, chosen: range) -> Iterable[tuple[Layout, Sequence[int]]]:
     """Group steps by layout; their order within a request means nothing."""
     if generation.step_tokens is generation.step_logprobs is generation.step_entropies is None:
-        return [(PLAIN_LAYOUTS[index_bytes], part) for index_bytes, part in _by_index_bytes(chosen)]
+        return _plain(chosen.start, chosen.stop)
     groups: list[tuple[Layout, Sequence[int]]] = []
     for index_bytes, part in _by_index_bytes(chosen):
         uniform = _uniform_layout(generation, index_bytes, part)
@@ -196,6 +203,12 @@ def _by_layout(generation: Generation, chosen: range) -> Iterable[tuple[Layout, 
         else:
             groups += _sorted_out(generation, index_bytes, part)
     return groups
+
+
+@lru_cache(maxsize=1_024)
+def _plain(start: int, stop: int) -> Sequence[tuple[Layout, range]]:
+    """Groups of steps that have nothing but an index."""
+    return [(PLAIN_LAYOUTS[index_bytes], part) for index_bytes, part in _by_index_bytes(range(start, stop))]
 
 
 def _by_index_bytes(chosen: range) -> list[tuple[int, range]]:

@@ -18,16 +18,20 @@ _BYTES: Final = 8
 _BITS: Final = 8 * _BYTES
 _LIMIT: Final = 1 << 63
 _LANE: Final = (1 << _BITS) - 1
+_WORD: Final = "L" if array("L").itemsize == _BYTES else "Q"
+"""Of 64 bits; an array of the C compiler's own kind is filled in two thirds of the time."""
 _SIZES: Final = (16, 48, 192, 768, 3_072)
 """Lanes for which what is added to all of them is kept; each serves all smaller numbers of lanes."""
 
 
 class Times(array):  # type: ignore[type-arg]  # a subclass of array[int] can't be made when the program runs
-    """Ascending nanoseconds, which are also kept as one integer."""
+    """Nanoseconds that should ascend, which are also kept as one integer."""
 
-    __slots__ = ("packed",)
+    __slots__ = ("ascending", "packed")
 
     packed: int
+    ascending: bool
+    """Whether it is known that they do."""
 
 
 def shifted(times: Sequence[int], by: int) -> array[int]:
@@ -41,10 +45,10 @@ def shifted(times: Sequence[int], by: int) -> array[int]:
     if not (times[0] + by >= 0 and times[-1] + by < _LIMIT):
         raise OverflowError(f"times up to {times[-1] + by} ns after 1970 make no sense: see to the clock")
     count = len(times)
-    together = int.from_bytes(little_endian(array("Q", times)), "little")
+    together = int.from_bytes(little_endian(array(_WORD, times)), "little")
     together += by * _ones(count)
     moved = _array(together.to_bytes(_BYTES * count, "little"))
-    moved.packed = together
+    moved.packed, moved.ascending = together, False
     return moved
 
 
@@ -139,6 +143,8 @@ def gaps(times: array[int]) -> Lanes:
     if difference < 0 or difference & _highest_bits(_size_for(count)):
         clamped = array("Q", [max(0, end - begin) for begin, end in pairwise(times)])
         difference = int.from_bytes(little_endian(clamped), "little")
+    elif isinstance(times, Times):
+        times.ascending = True
     return Lanes(difference, count)
 
 

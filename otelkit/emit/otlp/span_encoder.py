@@ -181,10 +181,16 @@ class SpanEncoder:
     def attributes(self, attributes: Mapping[str, object]) -> bytes | None:
         """Attributes as a repeated field of a span; None for what the official encoder should write, or
         refuse."""
-        known, parts = self._attributes, []
+        known, prefixes = self._attributes, self._prefixes
+        parts: list[bytes] = []
         try:
             for key, value in attributes.items():
-                attribute = known.get((key, value)) if type(value) is str else None
+                kind = type(value)
+                if kind is float:
+                    prefix = prefixes.get((key, _DOUBLE.size)) or self._prefix(key, _DOUBLE.size)
+                    parts += (prefix, _DOUBLE.pack(_DOUBLE_VALUE, value))
+                    continue
+                attribute = known.get((key, value)) if kind is str else None
                 if attribute is None:
                     attribute = self._attribute(key, value)
                     if attribute is None:
