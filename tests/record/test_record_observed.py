@@ -15,6 +15,7 @@ from observed_requests import SITE, Parameters, detect
 
 from otelkit.model import UNSET, CallSite, ParameterChange
 from otelkit.record.observed import ChangeDetector
+from otelkit.record.observed.evidence import BLOCK, Scatter
 
 
 @pytest.mark.parametrize("before", [6, 10, 50, 2000])
@@ -132,7 +133,7 @@ def test_sessions_one_after_the_other_are_learnt() -> None:
         assert len(found) <= 2 and all(number < 720 for number in found)
 
 
-@pytest.mark.parametrize("length", [16, 32, 34])
+@pytest.mark.parametrize("length", [12, 16, 32, 34])
 def test_sessions_of_one_length_are_learnt(length: int) -> None:
     """Broken: two sessions with one value, one after the other, are a change, wherever lengths fit those of
     the batches that requests are looked at in."""
@@ -143,6 +144,21 @@ def test_sessions_of_one_length_are_learnt(length: int) -> None:
         found = detect(2400, lambda n, chosen=chosen: {"max_tokens": chosen[n // length]})
         late += sum(number >= 1200 for number, _ in found)
     assert late <= 1
+
+
+def test_scatter_of_many_blocks_at_once() -> None:
+    """Broken: sessions of a dozen requests look like independent ones where more requests are taken together
+    than a block has, so that a few sessions with one value in a row are a shift of shares."""
+    rng = random.Random(4)
+    hits = [hit for _ in range(200) for hit in [rng.random() < 0.5] * 12]
+    independent = [rng.random() < 0.5 for _ in hits]
+    for size in (BLOCK, 64):
+        scatters = Scatter(), Scatter()
+        for start in range(0, len(hits), size):
+            for scatter, some in zip(scatters, (hits, independent), strict=True):
+                scatter.add(len(some[start : start + size]), sum(some[start : start + size]))
+        assert 9 < scatters[0].inflation(0.5) < 18
+        assert scatters[1].inflation(0.5) < 3
 
 
 MOVES: dict[str, tuple[Callable[[random.Random], Parameters], Parameters]] = {
@@ -293,6 +309,18 @@ def test_changes_with_sessions_told(session: Callable[[int], str], delay: int) -
     ((proved, change),) = found
     assert (change.old, change.new, change.first_seen) == (0.2, 0.9, 250.0)
     assert proved - 250 < delay
+
+
+def test_a_site_that_is_hardly_used_and_tells_its_sessions() -> None:
+    """Broken: a site's first requests are taken for one session of somebody's, though calls tell that they
+    were many; or, where they don't, each user of a quiet worker is a change."""
+    detector, silent = ChangeDetector(), ChangeDetector()
+    found: list[ParameterChange] = []
+    for number in range(27):
+        parameters = {"max_tokens": 256 if number < 18 else 1024}
+        found += detector.observe(SITE, parameters, float(number), f"session {number}")
+        assert not silent.observe(SITE, parameters, float(number))
+    assert [(one.old, one.new, one.first_seen) for one in found] == [(256, 1024, 18.0)]
 
 
 def test_a_process_takes_back_what_was_a_session() -> None:

@@ -40,15 +40,16 @@ def bound(seen: int) -> float:
 class Scatter:
     """How much the share of one value varies from block to block."""
 
-    __slots__ = ("_blocks", "_filled", "_hits", "_squares", "_sum")
+    __slots__ = ("_blocks", "_filled", "_hits", "_squares", "_sum", "_weight")
 
     def __init__(self) -> None:
-        self._blocks = self._sum = self._squares = 0.0
+        self._blocks = self._weight = self._sum = self._squares = 0.0
         self._filled = self._hits = 0
 
     def copy(self) -> Scatter:
         other = Scatter()
-        other._blocks, other._sum, other._squares = self._blocks, self._sum, self._squares
+        other._blocks, other._weight = self._blocks, self._weight
+        other._sum, other._squares = self._sum, self._squares
         other._filled, other._hits = self._filled, self._hits
         return other
 
@@ -58,14 +59,17 @@ class Scatter:
         self._hits += hits
         if self._filled < BLOCK:
             return
-        times, share = self._filled // BLOCK, self._hits / self._filled
-        self._blocks += times
-        self._sum += times * share
-        self._squares += times * share * share
+        weight, share = self._filled / BLOCK, self._hits / self._filled
+        # Of several blocks' requests that are not all alike, only the sum is known.
+        self._blocks += 1 if 0.0 < share < 1.0 else self._filled // BLOCK
+        self._weight += weight
+        self._sum += weight * share
+        self._squares += weight * share * share
         self._filled = self._hits = 0
         if self._blocks > _MAX_BLOCKS:
             factor = _MAX_BLOCKS / 2 / self._blocks
             self._blocks *= factor
+            self._weight *= factor
             self._sum *= factor
             self._squares *= factor
 
@@ -80,9 +84,9 @@ class Scatter:
         blocks = self._blocks
         if blocks <= 1.0:
             return prior
-        mean = self._sum / blocks
+        mean = self._sum / self._weight
         spread = mean * (1.0 - mean)
-        deviation = max(0.0, self._squares - blocks * mean * mean)
+        deviation = max(0.0, self._squares - self._weight * mean * mean)
         if spread > 0.005:
             weighed += deviation * BLOCK / spread
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import marshal
 from collections.abc import Sequence
 from operator import eq
 from typing import Any, Final
@@ -12,14 +13,18 @@ from otelkit.record.redaction import MAX_TEXT
 from otelkit.record.stable import digest, normalise
 
 Key = Any
+Known = tuple[ParameterValue, Key]
 _MAX_CACHED: Final = 1024
 _MAX_SHOWN: Final = 1024
-_OPEN: Final = object()
-"""In the place of a key that is not known yet."""
-_cache: Final[dict[str, Key]] = {}
-"""Keys of lists and mappings by their short ``repr``, which costs a tenth of the canonical text."""
+_MAX_KNOWN: Final = 4
+_NONE: Final = object()
+_cache: Final[dict[str | bytes, Key]] = {}
+"""Keys of lists and mappings of plain values by their marshalled bytes, which cost a thirtieth of the
+canonical text; of others by their short ``repr``, a tenth."""
 _digests: Final[dict[tuple[int, int], str]] = {}
 """Digests of long texts by length and hash: the latter costs a fifth."""
+_FORMAT: Final = 2
+"""Version of marshal's format: in later ones a value's bytes depend on who else holds what is inside."""
 _MAX_DEPTH: Final = 8
 _OWN_KEY: Final = frozenset({int, type(None), type(UNSET)})
 _NUMBERS: Final = frozenset({int, float})
@@ -27,13 +32,15 @@ _OWN_BUT_NAN: Final = _OWN_KEY | {float}
 _TEXT: Final = frozenset({str})
 _SCALARS: Final = frozenset({str, int, float, bool, type(None), type(UNSET)})
 _CONTAINERS: Final = (list, tuple, dict)
+_WRITABLE: Final = (list, dict)
 
 
-def keys_of(values: Sequence[ParameterValue], known: tuple[ParameterValue, Key] | None) -> Sequence[Key]:
+def keys_of(values: Sequence[ParameterValue], known: list[Known]) -> Sequence[Key]:
     """``key_of`` for each of some values; quicker where all are plain, or few are different.
 
     Args:
-        known: a value that is likely to be among them, and its key; none that ``needs_key``.
+        known: values that are likely to be among them, with their keys, the likeliest one first; none that
+            ``needs_key``. Further lists and mappings are added, up to a few.
     """
     kinds = set(map(type, values))
     if kinds <= _OWN_KEY:
@@ -53,35 +60,22 @@ def keys_of(values: Sequence[ParameterValue], known: tuple[ParameterValue, Key] 
             return values
     elif not kinds.isdisjoint(_CONTAINERS):
         try:
-            return _keys_of_containers(values, known)
+            likeliest, its_key = known[0] if known else (_NONE, None)
+            return [its_key if value == likeliest else _key_among(value, known) for value in values]
         except Exception:  # something inside that can't be compared, such as an array
             pass
     return list(map(key_of, values))
 
 
-def _keys_of_containers(
-    values: Sequence[ParameterValue], known: tuple[ParameterValue, Key] | None
-) -> list[Key]:
-    if known is None:
-        keys: list[Key] = [_OPEN] * len(values)
-    else:
-        like, its_key = known
-        keys = [its_key if value == like else _OPEN for value in values]
-    others: list[tuple[ParameterValue, Key]] = []
-    for index, key in enumerate(keys):
-        if key is _OPEN:
-            keys[index] = _key_among(values[index], others)
-    return keys
-
-
-def _key_among(value: ParameterValue, others: list[tuple[ParameterValue, Key]]) -> Key:
-    """``key_of`` a value, that of an equal one among ``others`` if there is one; else it joins them."""
-    for other, its_key in others:
-        if value == other:
+def _key_among(value: ParameterValue, known: list[Known]) -> Key:
+    for like, its_key in known:
+        if value == like:
             return its_key
     key = key_of(value)
-    if type(value) in _CONTAINERS and not needs_key(value):
-        others.append((value, key))
+    if len(known) < _MAX_KNOWN and type(value) in _WRITABLE and type(key) is tuple and not needs_key(value):
+        kept = value_of(key)  # not itself, which may be written to
+        if kept == value:
+            known.append((kept, key))
     return key
 
 
@@ -115,11 +109,21 @@ def _digest(text: str) -> str:
 
 
 def _key_of_container(value: ParameterValue) -> Key:
+    shown: str | bytes
     try:
-        shown = repr(value)
-    except Exception:  # of something inside
-        return _key_of_text(canonical(normalise(value)))
-    key = _cache.get(shown)
+        shown = marshal.dumps(value, _FORMAT)
+        key = _cache.get(shown)
+        if key is not None:
+            return key
+        is_plain = _is_plain(value)
+    except ValueError:  # not plain, or contains itself
+        is_plain = False
+    if not is_plain:
+        try:
+            shown = repr(value)
+        except Exception:  # of something inside
+            return _key_of_text(canonical(normalise(value)))
+        key = _cache.get(shown)
     if key is None:
         key = _key_of_text(canonical(normalise(value)))
         if len(shown) <= _MAX_SHOWN:
@@ -127,6 +131,12 @@ def _key_of_container(value: ParameterValue) -> Key:
                 _cache.clear()
             _cache[shown] = key
     return key
+
+
+def _is_plain(value: ParameterValue) -> bool:
+    if type(value) is dict:
+        return all(map(_is_plain, value)) and all(map(_is_plain, value.values()))
+    return all(map(_is_plain, value)) if type(value) in _CONTAINERS else type(value) in _SCALARS
 
 
 def _key_of_text(text: str) -> Key:

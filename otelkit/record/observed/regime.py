@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence, Sized
 from typing import Final
 
 from otelkit.record.observed.evidence import Scatter
@@ -12,8 +13,13 @@ _REMEMBERED: Final = 512
 """Requests after which the weight of the older ones is halved."""
 _MANY: Final = 12
 """Distinct values of requests that are taken together, from which those that come once are not remembered."""
+_FEW: Final = 6
+"""Distinct values up to which counting each costs less than one by one."""
 _DISTINCT: Final = 64
 """Distinct values remembered."""
+_AGAIN: Final = 16
+"""Of requests that are taken together: one in so many has a value that another of them has had, where they
+are not to be counted."""
 
 
 class Regime:
@@ -34,8 +40,11 @@ class Regime:
         if len(counts) < _MANY:
             for key, number in counts.items():
                 own[key] = own.get(key, 0) + number
-        elif len(counts) == size and own.keys().isdisjoint(counts):
-            self.forgotten += size
+        elif is_sparse(counts, size):
+            known = own.keys() & counts.keys()
+            for key in known:
+                own[key] += counts[key]
+            self.forgotten += len(counts) - len(known)
         else:
             # What comes once, among so many, would be forgotten soon.
             once = 0
@@ -69,3 +78,22 @@ class Regime:
         """The most frequent of the values that are not ``settled``."""
         rest = {key: number for key, number in self.counts.items() if key != settled}
         return max(rest, key=rest.__getitem__, default=settled)
+
+
+def counted(keys: Sequence[Key], settled: Key) -> dict[Key, int]:
+    """How often each key is among some; where hardly any comes again, once, but for the settled value's."""
+    counts: dict[Key, int] = dict.fromkeys(keys, 1)
+    if len(counts) <= _FEW:
+        for key in counts:
+            counts[key] = keys.count(key)
+    elif is_sparse(counts, len(keys)):
+        if settled in counts:
+            counts[settled] = keys.count(settled)
+    elif len(counts) < len(keys):
+        counts = Counter(keys)
+    return counts
+
+
+def is_sparse(distinct: Sized, size: int) -> bool:
+    """Whether hardly any of some requests' values comes again among them."""
+    return len(distinct) >= _MANY and size - len(distinct) <= size // _AGAIN

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from math import ceil, inf, log, sqrt
@@ -11,16 +11,14 @@ from typing import Final, NamedTuple
 
 from otelkit.model import ParameterValue, almost_equal
 from otelkit.record.observed.evidence import Scatter, bound
-from otelkit.record.observed.keys import Key, key_of, keys_of, lasting, needs_key, value_of
-from otelkit.record.observed.regime import Regime
-from otelkit.record.observed.splits import GAIN, MIN_NEW, SHORT, Chunk, Search, Split
+from otelkit.record.observed.keys import Key, Known, key_of, keys_of, lasting, needs_key, value_of
+from otelkit.record.observed.regime import Regime, counted, is_sparse
+from otelkit.record.observed.splits import GAIN, MIN_NEW, PIECE, SHORT, Chunk, Search, Split
 
 WINDOW: Final = 96
 """Newest requests that are searched for a split; also the longest delay of a report."""
 _ALIKE: Final = 3
 """How many times longer than the regime after it one may be, where both were but sessions."""
-_FEW: Final = 6
-"""Distinct values up to which counting each costs less than one by one."""
 _AHEAD: Final = 16
 """Further requests that are reckoned with when it is asked how many prove nothing."""
 _PAUSE: Final = 8
@@ -116,13 +114,17 @@ class Series:
 
     def rises(self, values: Sequence[ParameterValue]) -> bool:
         """Whether the last of some values comes so much more often among them than it did, that the parameter
-        may have changed."""
+        may have changed, if it ``outlasts``."""
         last, size = values[-1], len(values)
         often = values.count(last)
-        if often < GAIN * size or often <= self._outlast():
+        if often < GAIN * size:
             return False
         key = self.settled if self.is_settled(last) else key_of(last)
         return often >= (self._regime.share(key) + GAIN) * size
+
+    def outlasts(self, values: Sequence[ParameterValue]) -> bool:
+        """Whether the last of some values comes more often among them than in runs that were no change."""
+        return values.count(values[-1]) > self._outlast()
 
     @property
     def forgotten(self) -> int:
@@ -202,25 +204,30 @@ class Series:
         if self.unapplied:
             self._apply()
         keys = keys_of(values, self._known)
-        counts = _counted(keys)
+        counts = counted(keys, self.settled)
         size = len(keys)
         self.is_large = type(keys[-1]) is str and keys[-1] is not values[-1]
         self.in_doubt = False
         candidate, gain = keys[-1], 0.0
-        if size - len(counts) + 1 >= GAIN / 2 * size:  # else none came often enough
+        if not is_sparse(counts, size):  # else none came often enough
             candidate = max(counts, key=counts.__getitem__)
-            often = counts[candidate]
-            gain = often / size - self._regime.share(candidate)
+            gain = counts[candidate] / size - self._regime.share(candidate)
+            if size > PIECE and gain < GAIN:
+                # One that began to come lately.
+                latest = keys[-PIECE:]
+                lately = latest.count(keys[-1]) / PIECE - self._regime.share(keys[-1])
+                if lately >= GAIN:
+                    candidate, gain = keys[-1], lately
             if gain >= GAIN:
                 in_a_row = self._run if candidate == self._running else 0
-                self.in_doubt = often + in_a_row > self._outlast()
+                self.in_doubt = counts[candidate] + in_a_row > self._outlast()
         cut = 0
         if self.in_doubt and candidate != self.settled and self.settled in counts:
             # The change, if it is one, began after the last that has the settled value.
             cut = size - keys[::-1].index(self.settled)
         if 0 < cut < size:
-            self._take(_counted(keys[:cut]), keys[:cut], ats[:cut], sessions[:cut])
-            is_mixed = self._take(_counted(keys[cut:]), keys[cut:], ats[cut:], sessions[cut:])
+            self._take(counted(keys[:cut], self.settled), keys[:cut], ats[:cut], sessions[:cut])
+            is_mixed = self._take(counted(keys[cut:], self.settled), keys[cut:], ats[cut:], sessions[cut:])
         else:
             is_mixed = self._take(counts, keys, ats, sessions)
         pause = self._judge_again_at - self._seen
@@ -318,6 +325,8 @@ class Series:
             self.idle = max(0, enough - newest - 1)
             return None
         old = self.settled if new != self.settled else regime.second(self.settled)
+        if self.in_doubt:
+            self._chunks = deque(piece for chunk in self._chunks for piece in chunk.pieces())
         search = Search(list(self._chunks), regime, self.settled, self._seen, self._outlast(), self._sessions)
         split = search.best(new, old)
         if split is None:
@@ -328,7 +337,7 @@ class Series:
             self._judge_again_at = self._seen + 1 + self.idle
             if new != self.settled and 2 * self._frequency(self.settled) < regime.counts.get(new, 0) + newest:
                 self._settle(new, value)  # the first requests were not the rule
-                self._departed = len(self._window) - newest
+                self._departed = sum(chunk.size - chunk.counts.get(new, 0) for chunk in self._chunks)
                 regime.scatter = Scatter()
                 self.since = self.latest
                 self._told_clear = True
@@ -352,7 +361,8 @@ class Series:
         self.settled_value = lasting(value, key)
         self.by_key = needs_key(value)
         """Whether only its key tells the settled value from others."""
-        self._known = None if self.by_key else (self.settled_value, key)
+        self._known: list[Known] = [] if self.by_key else [(self.settled_value, key)]
+        """It, and other values that are likely."""
 
     def _begin_regime(self, split: Split, at: float) -> None:
         after = list(self._chunks)[split.index :]
@@ -371,17 +381,6 @@ class Series:
         self._longest = 0
         self.since = at
         self._told_clear = True
-
-
-def _counted(keys: Sequence[Key]) -> dict[Key, int]:
-    """How often each is among them."""
-    counts: dict[Key, int] = dict.fromkeys(keys, 1)
-    if len(counts) <= _FEW:
-        for key in counts:
-            counts[key] = keys.count(key)
-    elif len(counts) < len(keys):
-        counts = Counter(keys)
-    return counts
 
 
 def _run_length(keys: Iterable[Key]) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter, methodcaller
 from typing import Any, Final
 
@@ -15,13 +16,17 @@ HABIT: Final = 192
 BATCH: Final = 16
 """Requests that are looked at together for parameters that are known to vary: a quarter of the cost."""
 LONG_HABIT: Final = 512
-"""Requests for which they must have varied for twice as many to be looked at together, while no value comes
+"""Requests for which they must have varied for ``LONG_BATCH`` to be looked at together, while no value comes
 so often that it may be a change."""
 PEEK: Final = 16
 """After so many more it is asked whether any value comes so often among them that they can't wait."""
+LONG_BATCH: Final = 64
+"""Requests that are then looked at together."""
 _NESTED_EVERY: Final = 8
 """A truth value in the place of an equal number, inside a list or mapping, is looked for in one of so many
-requests: it costs ten times what ``==`` does."""
+requests: it costs five times what ``==`` does."""
+_NESTED: Final = object()
+"""In the place of a value's type: a list or mapping."""
 MAX_SESSIONS: Final = 256
 """Sessions remembered, the newest ones."""
 
@@ -41,9 +46,10 @@ class Site:
     """
 
     __slots__ = (
-        "_by_key", "_check_every", "_doubted", "_expected", "_flush_at", "_forgotten", "_gaps", "_given",
-        "_idle_until", "_is_habit", "_max_parameters", "_newest", "_peek_at", "_pick", "_settled", "_size",
-        "_take", "_told", "_waiting", "evicted", "requests", "series", "sessions",
+        "_alone", "_ats", "_by_key", "_check_at", "_check_every", "_doubted", "_expected", "_flush_at",
+        "_forgotten", "_gaps", "_given", "_idle_until", "_in_sessions", "_is_habit", "_max_parameters",
+        "_newest", "_peek_at", "_pick", "_settled", "_size", "_take", "_told", "_values", "evicted",
+        "requests", "series", "sessions",
     )  # fmt: skip
 
     def __init__(self, max_parameters: int) -> None:
@@ -60,9 +66,11 @@ class Site:
         self._doubted: dict[str, Series] = {}
         self._gaps: set[str] = set()
         """Doubted parameters that some requests do not give."""
-        self._waiting: list[Any] = []
-        """What the doubted ones have not been told of yet: values, Unix seconds and session of one request,
-        then of the next. Flat, since a tuple for each request costs more."""
+        self._values: list[Values] = []
+        """What the doubted ones have not been told of yet, a request each."""
+        self._ats: list[float] = []
+        """Unix seconds of those requests."""
+        self._in_sessions: list[str] = []
         self._flush_at = BATCH
         """Number of the request at which they are told at the latest."""
         self._peek_at = 0
@@ -82,31 +90,36 @@ class Site:
             if len(self.sessions) > MAX_SESSIONS:
                 self.sessions.popitem(last=False)
         number = self.requests = self.requests + 1
-        take = self._take
-        same = False
+        wait = None
         try:
-            if take is None:
-                if parameters == self._settled and (
-                    not self._by_key or number % self._check_every or self._are_settled(parameters)
-                ):
-                    return None
-            elif (
-                self._pick(parameters) == self._expected
+            take, pick, alone = self._take, self._pick, self._alone
+            values: Values = None
+            if pick is None:
+                expected = self._settled
+                if alone is not None:
+                    values = take(parameters)
+                    if values is not UNSET:
+                        expected = self._expected
+                        expected[alone] = values
+                same = parameters == expected
+            else:
                 # A name that is new, or that was unset, is one that is not among those given.
-                and (
-                    len(parameters) + ((values := take(parameters)) is UNSET) == self._size
-                    or parameters.keys() <= self._given
+                same = pick(parameters) == self._expected and (
+                    len(parameters) == self._size or parameters.keys() <= self._given
                 )
-                and (not self._by_key or number % self._check_every or self._are_settled(parameters))
-            ):
+                values = take(parameters)
+            if same and (number < self._check_at or self._are_settled(parameters)):
+                if not self._doubted:
+                    return None
                 wait = number < self._peek_at or self._can_wait(values)
-                self._waiting += (values, at, session)
+                self._values.append(values)
+                self._ats.append(at)
+                self._in_sessions.append(session)
                 if wait:
                     return None
-                same = True
         except Exception:  # not given, or values that can't be compared, such as arrays
             pass
-        if not same:
+        if wait is None:
             return self._look(parameters, at, session)
         found: Found = []
         if self._tell_doubted(found):
@@ -121,11 +134,15 @@ class Site:
     def _are_settled(self, parameters: Mapping[str, ParameterValue]) -> bool:
         """Whether the quiet parameters have their settled values, of those that ``==`` does not tell from
         others."""
-        skip_nested = self.requests % _NESTED_EVERY
-        return all(
-            (is_nested and skip_nested) or series.is_settled(parameters[name])
-            for series, name, is_nested in self._by_key
-        )
+        self._check_at = self.requests + self._check_every
+        skip_nested = self.requests % (_NESTED_EVERY // self._check_every)
+        for series, name, kind in self._by_key:
+            if kind is _NESTED and skip_nested:
+                continue
+            value = parameters[name]
+            if type(value) is not kind and not series.is_settled(value):
+                return False
+        return True
 
     def _can_wait(self, values: Values) -> bool:
         """Whether the doubted parameters need not be told of a request, and of those that wait, yet."""
@@ -134,15 +151,19 @@ class Site:
         if not self._is_habit:
             return self._proves_nothing(values)
         self._peek_at += PEEK
-        return not any(
-            series.rises(column)
-            for series, column in zip(self._doubted.values(), self._columns(), strict=True)
-        )
+        newest = self._values[-PEEK:]
+        if self._alone is not None:
+            series = self._doubted[self._alone]
+            return not (series.rises(newest) and series.outlasts(self._values))
+        columns = zip(self._doubted.values(), zip(*newest, strict=True), strict=True)
+        for index, (series, column) in enumerate(columns):
+            if series.rises(column) and series.outlasts(self._columns(self._values)[index]):
+                return False
+        return True
 
-    def _columns(self) -> Iterable[Sequence[ParameterValue]]:
-        """What waits, for each doubted parameter."""
-        values = self._waiting[::3]
-        return (values,) if len(self._doubted) == 1 else zip(*values, strict=True)
+    def _columns(self, values: list[Values]) -> Sequence[Sequence[ParameterValue]]:
+        """The values of some requests, for each doubted parameter."""
+        return (values,) if self._alone is not None else list(zip(*values, strict=True))
 
     def _proves_nothing(self, values: Values) -> bool:
         """Whether a request need not be looked at alone: every doubted parameter has its settled value, or
@@ -165,7 +186,9 @@ class Site:
         if self._doubted:
             self._gaps.update(self._doubted.keys() - parameters.keys())
             values = tuple([parameters.get(name, UNSET) for name in self._doubted])
-            self._waiting += (values if len(values) > 1 else values[0], at, session)
+            self._values.append(values if len(values) > 1 else values[0])
+            self._ats.append(at)
+            self._in_sessions.append(session)
             self._tell_doubted(found)
         for name, series in quiet:
             value = parameters.get(name, UNSET)
@@ -178,11 +201,12 @@ class Site:
 
     def _tell_doubted(self, found: Found) -> bool:
         """Tell the doubted parameters of the requests that wait; whether they need to be arranged anew."""
-        columns, ats, sessions = self._columns(), self._waiting[1::3], self._waiting[2::3]
-        self._newest, self._waiting = self._waiting[-3], []
+        columns, ats, sessions = self._columns(self._values), self._ats, self._in_sessions
+        self._newest = self._values[-1]
+        self._values, self._ats, self._in_sessions = [], [], []
         is_habit = self._is_habit
         any_quiet = False
-        size = 2 * BATCH if is_habit and self._has_habit(LONG_HABIT) else BATCH
+        size = LONG_BATCH if is_habit and self._has_habit(LONG_HABIT) else BATCH
         for (name, series), column in zip(self._doubted.items(), columns, strict=True):
             observe = series.observe if is_habit else series.observe_apart
             moved = observe(column, ats, sessions)
@@ -226,31 +250,30 @@ class Site:
             for name, series in self.series.items()
             if series.quiet and series.settled_value is not UNSET
         }
-        self._by_key = [
-            (series, name, isinstance(series.settled_value, list | dict))
-            for name, series in given.items()
-            if series.by_key
-        ]
-        only_nested = all(is_nested for _, _, is_nested in self._by_key)
-        self._check_every = _NESTED_EVERY if only_nested else 1
-        plain = [
-            name
-            for name, series in given.items()
-            if not series.by_key or isinstance(series.settled_value, list | dict)
-        ]
+        self._by_key = [(series, name, _kind(series)) for name, series in given.items() if series.by_key]
+        self._check_every = 1 if any(kind is not _NESTED for _, _, kind in self._by_key) else _NESTED_EVERY
+        self._check_at = self.requests + self._check_every if self._by_key else sys.maxsize
+        odd = {name for _, name, kind in self._by_key if kind is None}
         self._settled = {name: series.settled_value for name, series in given.items()}
-        """The parameters of a request that departs in nothing, while none is in doubt."""
-        self._pick: Callable[[Mapping[str, Any]], Any] = itemgetter(*plain) if plain else _none
-        self._expected = self._pick(self._settled)
-        self._given = given.keys() | self._doubted.keys()
+        """The parameters of a request that departs in nothing and gives none that is in doubt."""
         self._take = _taker(list(self._doubted), bool(self._gaps))
-        self._size = -1 if self._gaps and len(self._doubted) > 1 else len(self._given)
-        """Number of parameters, with the only one in doubt if that is not given, of a request that gives no
-        others; -1 where that can't be told from it."""
+        self._alone = next(iter(self._doubted)) if len(self._doubted) == 1 else None
+        """The only one in doubt."""
+        self._pick: Callable[[Mapping[str, Any]], Any] | None = None
+        """Takes the quiet parameters from those of a request; None where it costs less to compare all, with
+        the value of the only one in doubt put in its place among the settled ones."""
+        self._expected: Any = dict(self._settled)
+        if odd or len(self._doubted) > 1:
+            plain = [name for name in given if name not in odd]
+            self._pick = itemgetter(*plain) if plain else _none
+            self._expected = self._pick(self._settled)
+        self._given = given.keys() | self._doubted.keys()
+        self._size = -1 if self._gaps else len(self._given)
+        """Number of parameters of a request that gives no others; -1 where that can't be told from it."""
 
     def after_fork(self) -> None:
         """In the child: another thread of the parent may have been in the middle of any of this."""
-        self._waiting = []
+        self._values, self._ats, self._in_sessions = [], [], []
         self._arrange()
 
     def forgotten(self) -> int:
@@ -282,15 +305,24 @@ class Site:
         return True
 
 
+def _kind(series: Series) -> object:
+    """Of a settled value that ``==`` does not tell from others: the type that does, ``_NESTED`` for a list or
+    mapping, None where ``==`` says nothing."""
+    value = series.settled_value
+    if isinstance(value, list | dict):
+        return _NESTED
+    return type(value) if isinstance(value, int | float) else None
+
+
 def _none(parameters: Mapping[str, ParameterValue]) -> None:
     """Picks nothing."""
 
 
-def _taker(names: list[str], with_gaps: bool) -> Callable[[Mapping[str, Any]], Values] | None:
-    """Takes the values of these parameters from those of a request; None where there are no names. Without
-    ``with_gaps`` it raises KeyError if one is missing, in half the time."""
+def _taker(names: list[str], with_gaps: bool) -> Callable[[Mapping[str, Any]], Values]:
+    """Takes the values of these parameters from those of a request. Without ``with_gaps`` it raises KeyError
+    if one is missing, in half the time."""
     if not names:
-        return None
+        return _none
     if not with_gaps:
         return itemgetter(*names)
     if len(names) == 1:

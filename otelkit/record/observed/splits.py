@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,8 +17,8 @@ _MIXED_NEW: Final = 8
 MIN_OLD: Final = 5
 """Requests that the old value must have been seen in."""
 SHORT: Final = 48
-"""Requests up to which a regime may have been a long session: the new value must then be seen in most of as
-many requests, up to ``_LASTING``."""
+"""Requests up to which a regime may have been a long session, where calls do not tell theirs: the new value
+must then be seen in most of as many requests, up to ``_LASTING``."""
 _LASTING: Final = 16
 _OF_YOUNG: Final = 0.75
 _RULE: Final = 0.35
@@ -43,8 +44,9 @@ _WITNESSES: Final = 3
 """Sessions that must have the new value, where calls tell their session."""
 _SESSIONS: Final = 12
 """Sessions that there must have been with the old or the new value."""
-_LONGEST: Final = 16
-"""Requests of a run that are kept as one."""
+PIECE: Final = 16
+"""Most requests that a split is not looked for between: of a run, and of those taken together once a
+parameter may have changed."""
 _MAX_OUTLAST: Final = 80
 """Requests with the new value that are proof however long earlier runs were."""
 
@@ -67,12 +69,22 @@ class Chunk:
         """Take further requests if all, these and those, have one value: a split within a run proves less
         than one at its beginning. Returns whether they were taken."""
         size = self.size + len(keys)
-        if size > _LONGEST or len(self.counts) > 1 or self.counts.keys() != counts.keys():
+        if size > PIECE or len(self.counts) > 1 or self.counts.keys() != counts.keys():
             return False
         self.counts, self.size = dict.fromkeys(counts, size), size
         self.keys, self.ats = [*self.keys, *keys], [*self.ats, *ats]
         self.sessions = [*self.sessions, *sessions]
         return True
+
+    def pieces(self) -> Iterator[Chunk]:
+        """The same requests in chunks that are not longer than ``PIECE``."""
+        if self.size <= PIECE:
+            yield self
+            return
+        for start in range(0, self.size, PIECE):
+            keys = self.keys[start : start + PIECE]
+            ats, sessions = self.ats[start : start + PIECE], self.sessions[start : start + PIECE]
+            yield Chunk(Counter(keys), len(keys), keys, ats, sessions)
 
 
 @dataclass(slots=True)
@@ -176,10 +188,10 @@ class Search:
 
     def required(self, left: int) -> int:
         """Requests that a new value must have been seen in: more than runs that were no change have
-        lasted, and for a young regime nearly as many as that had."""
+        lasted, and for a young regime, unless calls tell their session, nearly as many as that had."""
         only_value = left >= SHORT and self.regime.counts.get(self.settled) == self.regime.total
         required = max(MIN_NEW if only_value else _MIXED_NEW, 2 * self.outlast + 1)
-        if left < SHORT:
+        if left < SHORT and not self.chunks[-1].sessions[-1]:
             required = max(required, min(_LASTING, int(_OF_YOUNG * left)))
         return min(required, _MAX_OUTLAST)
 
