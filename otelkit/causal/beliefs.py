@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Final
+
+import numpy as np
 
 from otelkit.causal.pooling import Model
 from otelkit.model import ParameterChange
@@ -40,13 +41,10 @@ def favoured(changes: Iterable[ParameterChange]) -> frozenset[str]:
     )
 
 
-def leaning(model: Model, paths: frozenset[str]) -> Model:
-    """The model with the hypotheses of these paths made likelier."""
-    if not paths:
-        return model
-    weights: FloatArray = model.weights.copy()
-    for number, deviations in enumerate(model.hypotheses):
-        active = [path for path, deviation in zip(model.paths, deviations, strict=True) if deviation > 0]
-        if set(active) & paths:
-            weights[number] *= FAVOUR
-    return replace(model, weights=weights / weights.sum())
+def leaning(model: Model, paths: frozenset[str]) -> FloatArray:
+    """The model's weights, shape (H,), with the hypotheses of these paths made likelier."""
+    spoken_of = np.array([path in paths for path in model.paths])
+    favoured = (model.hypotheses[:, spoken_of] > 0).any(axis=1)
+    weights = np.where(favoured, FAVOUR, 1.0) * model.weights
+    leaning: FloatArray = weights / weights.sum()
+    return leaning

@@ -16,6 +16,8 @@ from otelkit.causal.pooling import Evidence
 from otelkit.causal.shifts import Shift
 from otelkit.query.panel import BoolArray, FloatArray
 
+LASTING: Final = 0.5
+"""Share of effects that stay as they are."""
 KNOWN_TIMES: Final = 1.5
 KNOWN_LEAST: Final = 0.05
 """How many times what its paths would make of it, and how much at least (log latency), a step that is taken
@@ -47,10 +49,18 @@ class Witness:
     """Variance (log latency) by which queues may have built up or drained about a step at each cell, shape
     (N,)."""
 
-    def effects(self, onsets: FloatArray, ends: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
+    def effects(
+        self,
+        onsets: FloatArray,
+        ends: FloatArray | None = None,
+        later_deviation: FloatArray | float = lookups.LATER_DEVIATION,
+    ) -> tuple[FloatArray, FloatArray]:
         """Effects on every channel of a step at each place on the grid, or of a pulse to each of ``ends``,
-        (S, K), and their covariance, (S, K, K)."""
-        effects, noise = fitting.effects_at(self.fitted, onsets, ends)
+        (S, K), and their covariance, (S, K, K); ``later_deviation`` as in :func:`lookups.effects_at`."""
+        if ends is None:
+            effects, noise = fitting.effects_at(self.fitted, onsets, later_deviation)
+        else:
+            effects, noise = fitting.effects_between(self.fitted, onsets, ends)
         places = np.clip(np.round(onsets).astype(int), 0, len(self.fitted.cells.times) - 1)
         diagonal = np.arange(effects.shape[1])
         for shift in self.shifts:
@@ -66,8 +76,17 @@ class Witness:
         self, onsets: FloatArray, paths: frozenset[str] = frozenset(), ends: FloatArray | None = None
     ) -> Evidence:
         """Weigh the hypotheses for a step at each place, or a pulse to each of ``ends``; ``paths`` are those
-        made likelier."""
-        return pooling.weigh(beliefs.leaning(self.fitted.model, paths), *self.effects(onsets, ends))
+        made likelier.
+
+        What follows on the first minutes of a step is read in two ways: it stays as it is, so that all of the
+        time after it speaks of it, or it may become something else.
+        """
+        model = self.fitted.model
+        weights = beliefs.leaning(model, paths)
+        if ends is not None:
+            return pooling.weigh(model, *self.effects(onsets, ends), weights)
+        later = np.repeat([lookups.LATER_DEVIATION, lookups.LASTING_DEVIATION], len(onsets))
+        return pooling.weigh(model, *self.effects(np.tile(onsets, 2), None, later), weights).folded(LASTING)
 
     @cached_property
     def everywhere(self) -> Evidence:
@@ -82,18 +101,18 @@ class Witness:
 
     def weigh_pulses(self, onsets: FloatArray, ends: FloatArray) -> FloatArray:
         """Log Bayes factor of a pulse between each pair of places, against none, shape (S,)."""
-        return pooling.weigh(pooling.plain(self.fitted.model), *self.effects(onsets, ends)).log_bayes
+        return pooling.weigh(self.fitted.model.plain, *self.effects(onsets, ends)).log_bayes
 
     def weigh_lasting(self, onset: float) -> float:
         """Log Bayes factor of a step that stays as it is, whatever moved elsewhere, against none."""
         end = np.array([2.0 * len(self.fitted.cells.times)])
-        effects, noise = fitting.effects_at(self.fitted, np.array([onset]), end)
-        return float(pooling.weigh(pooling.plain(self.fitted.model), effects, noise).log_bayes[0])
+        effects, noise = fitting.effects_between(self.fitted, np.array([onset]), end)
+        return float(pooling.weigh(self.fitted.model.plain, effects, noise).log_bayes[0])
 
     def weigh_ramps(self, begins: FloatArray, ends: FloatArray) -> FloatArray:
         """The same for a slow rise or fall from one place to another."""
-        effects, noise = fitting.effects_at(self.fitted, begins, ends, lookups.ramps_at)
-        return pooling.weigh(pooling.plain(self.fitted.model), effects, noise).log_bayes
+        effects, noise = fitting.effects_between(self.fitted, begins, ends, lookups.ramps_at)
+        return pooling.weigh(self.fitted.model.plain, effects, noise).log_bayes
 
     def fleet_moved(self) -> BoolArray:
         """Whether the other services moved together about each cell, shape (N,)."""
@@ -106,7 +125,9 @@ class Witness:
     def movement(self, place: float, found: Evidence | None = None) -> Movement:
         """What a step at a place is, if there is one; ``found`` is what it was weighed to be."""
         found = found or self.weigh(np.array([place]))
-        variance = found.posterior[0] @ self.fitted.model.channel_variances
+        # Both readings have the same hypotheses.
+        posterior = found.posterior[0].reshape(-1, len(self.fitted.model.weights)).sum(axis=0)
+        variance = posterior @ self.fitted.model.channel_variances
         return Movement(place, KNOWN_TIMES * np.sqrt(variance) + KNOWN_LEAST, float(found.value[0]))
 
     def knowing(self, movements: Sequence[Movement]) -> Witness:

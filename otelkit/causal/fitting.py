@@ -174,14 +174,24 @@ def absorb(fitted: Fitted, onset: float, deviations: FloatArray) -> Fitted:
 
 
 def effects_at(
-    fitted: Fitted, onsets: FloatArray, ends: FloatArray | None = None, form: Form = lookups.pulses_at
+    fitted: Fitted, onsets: FloatArray, later_deviation: FloatArray | float = lookups.LATER_DEVIATION
 ) -> tuple[FloatArray, FloatArray]:
     """Effects of steps at S places on the grid on every channel, shape (S, K), and their covariance, shape
-    (S, K, K); of pulses, or of another ``form``, where ``ends`` (S,) are given."""
+    (S, K, K); ``later_deviation`` as in :func:`lookups.effects_at`."""
     begins = onsets + fitted.delays[:, None]
-    if ends is None:
-        effects, variance = lookups.effects_at(fitted.tables, begins, fitted.width)
-    else:
-        effects, variance = form(fitted.tables, begins, ends + fitted.delays[:, None])
+    return _with_covariance(fitted, *lookups.effects_at(fitted.tables, begins, fitted.width, later_deviation))
+
+
+def effects_between(
+    fitted: Fitted, begins: FloatArray, ends: FloatArray, form: Form = lookups.pulses_at
+) -> tuple[FloatArray, FloatArray]:
+    """The same of S pulses, or of another ``form``, from one place to another."""
+    late = fitted.delays[:, None]
+    return _with_covariance(fitted, *form(fitted.tables, begins + late, ends + late))
+
+
+def _with_covariance(
+    fitted: Fitted, effects: FloatArray, variance: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     deviations = fitted.scale * np.sqrt(np.minimum(variance.T, 1e4))
     return effects.T, deviations[:, :, None] * fitted.correlation[None] * deviations[:, None, :]

@@ -17,7 +17,9 @@ from otelkit.causal.steps import StepTable
 from otelkit.query.panel import FloatArray
 
 LATER_DEVIATION: Final = 0.3
-"""How far (log latency) a change's later effect is believed to differ from that of its first minutes."""
+"""How far (log latency) a change's later effect may differ from that of its first minutes."""
+LASTING_DEVIATION: Final = 0.05
+"""The same of a change whose effect stays as it is."""
 STAIRS: Final = 6
 
 Effects = tuple[FloatArray, FloatArray]
@@ -47,15 +49,18 @@ def joined(tables: Sequence[StepTable]) -> Tables:
     return Tables(np.array([table.products for table in tables]), response, np.empty((*response.shape, 0)))
 
 
-def effects_at(tables: Tables, onsets: FloatArray, width: float) -> Effects:
+def effects_at(
+    tables: Tables, onsets: FloatArray, width: float, later_deviation: FloatArray | float = LATER_DEVIATION
+) -> Effects:
     """Effects of steps at ``onsets`` over their first ``width`` cells.
 
-    What follows after ``width`` cells may differ by about ``LATER_DEVIATION``.
+    What follows after ``width`` cells may differ by about ``later_deviation``: one for all S steps, or one
+    each.
     """
     step = _heaviside(tables, onsets)
     later = _heaviside(tables, onsets + width)
     own, own_response = _inner(tables, step, step), _dot(tables, step)
-    after = _inner(tables, later, later) + 1 / LATER_DEVIATION**2
+    after = _inner(tables, later, later) + 1 / later_deviation**2
     both = _inner(tables, step, later)
     return _solved(own - both**2 / after, own_response - both / after * _dot(tables, later))
 

@@ -68,7 +68,7 @@ class Model:
     @cached_property
     def channel_variances(self) -> FloatArray:
         """Prior variance of each channel's effect under each hypothesis, shape (H, K)."""
-        variances: FloatArray = np.einsum("hkk->hk", self.priors())
+        variances: FloatArray = np.einsum("hkk->hk", self.priors)
         return variances
 
     @cached_property
@@ -78,6 +78,7 @@ class Model:
         pattern: FloatArray = np.outer(queues, queues)
         return pattern
 
+    @cached_property
     def target_priors(self) -> tuple[FloatArray, FloatArray]:
         """The true effect on P99 under each hypothesis: covariance with the channels (H, K), variance
         (H,)."""
@@ -88,6 +89,21 @@ class Model:
         shared[:, self.target] += own
         return shared, size + own
 
+    @cached_property
+    def plain(self) -> Model:
+        """The model with nothing but middling effects through one path each: quick, for many places."""
+        size = sorted(SIZES)[len(SIZES) // 2]
+        active = self.hypotheses > 0
+        one = (active.sum(axis=1) == 1) & np.isclose(self.hypotheses.max(axis=1), size)
+        kept = np.flatnonzero(one)
+        weights = np.concatenate([[0.0], self.weights[kept]])
+        return replace(
+            self,
+            hypotheses=self.hypotheses[np.concatenate([[0], kept])],
+            weights=weights / weights.sum(),
+        )
+
+    @cached_property
     def priors(self) -> FloatArray:
         """Prior covariance of the channels' effects under each hypothesis, shape (H, K, K)."""
         scaled = self.loadings[None] * self.hypotheses[:, None, :]
@@ -116,6 +132,21 @@ class Evidence:
         """Mean effect given that there is one, shape (S,)."""
         mean: FloatArray = (self.posterior * self.means).sum(axis=1)
         return mean
+
+    def folded(self, share: float) -> Evidence:
+        """Of two readings of the same S/2 steps, one after the other, what they say together, when the second
+        is the right one with probability ``share``: the hypotheses of both, side by side."""
+        half = len(self.log_bayes) // 2
+        first, second = slice(None, half), slice(half, None)
+        readings = self.log_bayes[first] + np.log(1 - share), self.log_bayes[second] + np.log(share)
+        log_bayes = np.logaddexp(*readings)
+        believed = [np.exp(one - log_bayes)[:, None] for one in readings]
+        return Evidence(
+            log_bayes,
+            np.hstack([self.posterior[first] * believed[0], self.posterior[second] * believed[1]]),
+            np.hstack([self.means[first], self.means[second]]),
+            np.hstack([self.deviations[first], self.deviations[second]]),
+        )
 
 
 def model(
@@ -182,36 +213,28 @@ def model(
     )
 
 
-def plain(shape: Model) -> Model:
-    """The model with nothing but middling effects through one path each: quick, for many places."""
-    size = sorted(SIZES)[len(SIZES) // 2]
-    active = shape.hypotheses > 0
-    one = (active.sum(axis=1) == 1) & np.isclose(shape.hypotheses.max(axis=1), size)
-    kept = np.flatnonzero(one)
-    weights = np.concatenate([[0.0], shape.weights[kept]])
-    return replace(
-        shape, hypotheses=shape.hypotheses[np.concatenate([[0], kept])], weights=weights / weights.sum()
-    )
-
-
-def weigh(shape: Model, effects: FloatArray, noise: FloatArray) -> Evidence:
+def weigh(
+    shape: Model, effects: FloatArray, noise: FloatArray, weights: FloatArray | None = None
+) -> Evidence:
     """Weigh the hypotheses for each candidate step.
 
     Args:
         shape: the factor model.
         effects: on each channel, shape (S, K).
         noise: their covariance were there no effect, shape (S, K, K).
+        weights: prior probability of each hypothesis given an effect, shape (H,), instead of the model's.
     """
+    weights = shape.weights if weights is None else weights
     parts = [
         _weigh(shape, effects[first : first + AT_ONCE], noise[first : first + AT_ONCE])
         for first in range(0, len(effects), AT_ONCE)
     ]
     if not parts:
-        empty = np.empty((0, len(shape.weights)))
+        empty = np.empty((0, len(weights)))
         return Evidence(np.empty(0), empty, empty, empty)
     likelihood, means, variance = (np.concatenate(column) for column in zip(*parts, strict=True))
     with np.errstate(divide="ignore"):
-        weighted = likelihood[:, 1:] + np.log(shape.weights[1:])[None]
+        weighted = likelihood[:, 1:] + np.log(weights[1:])[None]
     peak = weighted.max(axis=1, keepdims=True)
     relative = np.exp(weighted - peak)
     total = relative.sum(axis=1, keepdims=True)
@@ -231,14 +254,14 @@ def _weigh(shape: Model, effects: FloatArray, noise: FloatArray) -> tuple[FloatA
     small and many, so the loop over their columns is the short one.
     """
     number = len(shape.channels)
-    priors = shape.priors().transpose(1, 2, 0)
+    priors = shape.priors.transpose(1, 2, 0)
     spread = noise.transpose(1, 2, 0)
     plane = (len(shape.weights), len(effects))
     # The lower triangle; each entry holds all hypotheses and candidates, shape (H, S).
     lower = np.empty((number, number, *plane))
     for k in range(number):
         np.add(priors[k, : k + 1, :, None], spread[k, : k + 1, None, :], out=lower[k, : k + 1])
-    shared, size = shape.target_priors()
+    shared, size = shape.target_priors
     # What is seen, and what is aimed at: two more rows below the triangle.
     beside = np.empty((2, number, *plane))
     beside[0], beside[1] = effects.T[:, None, :], shared.T[:, :, None]
@@ -280,7 +303,7 @@ def mechanism(shape: Model, effect: FloatArray, noise: FloatArray) -> dict[str, 
         noise: its covariance, shape (K, K).
     """
     posterior = weigh(shape, effect[None], noise[None]).posterior[0]
-    total = shape.priors() + noise[None]
+    total = shape.priors + noise[None]
     first = np.zeros(len(shape.paths))
     second = np.zeros(len(shape.paths))
     for weight, deviations, covariance in zip(posterior, shape.hypotheses, total, strict=True):

@@ -121,8 +121,8 @@ def test_many_hypotheses_weighed_at_once_are_those_weighed_alone() -> None:
     root = rng.normal(0, 0.1, (70, 4, 4))
     noise = root @ root.transpose(0, 2, 1) + 0.002 * np.eye(4)
     found = pooling.weigh(shape, effects, noise)
-    total = shape.priors()[5] + noise[9]
-    shared, size = shape.target_priors()
+    total = shape.priors[5] + noise[9]
+    shared, size = shape.target_priors
     assert found.means[9, 5] == pytest.approx(shared[5] @ np.linalg.solve(total, effects[9]))
     spread = size[5] - shared[5] @ np.linalg.solve(total, shared[5])
     assert found.deviations[9, 5] == pytest.approx(
