@@ -229,8 +229,9 @@ def shares_note(shares: tuple[float, float] | None, arrow: str = "->") -> str:
 class Sink(Protocol):
     """Takes what ``record`` produces. Must be quick, must not block and must not raise."""
 
-    def generation_started(self, call_site: CallSite) -> None:
-        """A call begins; every one is followed by exactly one ``generation``."""
+    def generation_started(self, call_site: Callable[[], CallSite]) -> None:
+        """A call begins; every one is followed by exactly one ``generation``. ``call_site`` tells where it
+        comes from; the sink best calls it off the request's path."""
 
     def generation(self, build: Callable[[], Generation]) -> None:
         """A call has ended. ``build`` makes its record; the sink calls it once, off the request's path."""

@@ -86,8 +86,8 @@ class Recorded:
             return self.generations
 
     # --- the sink -------------------------------------------------------------------------------------------
-    def generation_started(self, call_site: CallSite) -> None:
-        self.started.append(call_site)
+    def generation_started(self, call_site: Callable[[], CallSite]) -> None:
+        self.started.append(call_site())
 
     def generation(self, build: Callable[[], Generation]) -> None:
         built = build()

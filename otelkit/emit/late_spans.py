@@ -10,7 +10,8 @@ makes one, handed to the processors.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Final
 
 from opentelemetry import trace
 from opentelemetry.attributes import BoundedAttributes
@@ -43,9 +44,11 @@ Take = Callable[[bytes], bool]
 """Takes an encoded span, to be exported with the token steps; False where it can't."""
 
 
-class _Judgement(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Judgement:
     """What is known of a tracer provider, for as long as it has the same processors."""
 
+    provider: trace.TracerProvider | None = None
     processors: tuple[Any, ...] = ()
     only_batches: bool = False
     maker: _Maker | None = None
@@ -57,11 +60,15 @@ class LateSpans:
     Args:
         has_room: whether a generation that is handed in now will surely be worked on.
         take: called in the thread that builds the generations' records.
+        on_provider: called before anything is asked of a provider that was not in use before.
     """
 
-    def __init__(self, has_room: Callable[[], bool], take: Take) -> None:
+    def __init__(
+        self, has_room: Callable[[], bool], take: Take, on_provider: Callable[[], object] = lambda: None
+    ) -> None:
         self._has_room = has_room
         self._take = take
+        self._on_provider = on_provider
         self._last = _Judgement()
 
     def can_begin(self) -> bool:
@@ -89,26 +96,30 @@ class LateSpans:
         return maker.make(name, surrounding, sent, others, start_ns, end_ns, status)
 
     def _judgement(self) -> _Judgement:
-        """Half a microsecond."""
-        provider = trace.get_tracer_provider()
-        processors = all_processors(provider)
         last = self._last
-        if processors is not last.processors:
-            last = self._last = _Judgement(processors)
-            try:
-                last = self._last = _judge(provider, processors, self._take)
-            except Exception:  # some of it is no public part of the SDK
-                guard.fault("look at the tracer provider")
+        # Without the functions that there are for both: in the request's path each costs a microsecond.
+        provider = getattr(trace, "_TRACER_PROVIDER", None) or trace.get_tracer_provider()
+        multi = getattr(provider, "_active_span_processor", None)
+        if provider is last.provider and getattr(multi, "_span_processors", ()) is last.processors:
+            return last
+        if provider is not last.provider:
+            self._on_provider()
+        processors = all_processors(provider)
+        last = self._last = _Judgement(provider, processors)
+        try:
+            last = self._last = _judge(provider, processors, self._take)
+        except Exception:  # some of it is no public part of the SDK
+            guard.fault("look at the tracer provider")
         return last
 
 
 def _judge(provider: trace.TracerProvider, processors: tuple[Any, ...], take: Take) -> _Judgement:
     if not only_batches(processors) or not isinstance(provider, TracerProvider):
-        return _Judgement(processors)
+        return _Judgement(provider, processors)
     tracer = provider.get_tracer(semconv.SCOPE, __version__)
     if isinstance(tracer, Tracer) and _is_plain(tracer) and _decides_by_parent_and_id(tracer.sampler):
-        return _Judgement(processors, True, _Maker(tracer, take))
-    return _Judgement(processors, True)
+        return _Judgement(provider, processors, True, _Maker(tracer, take))
+    return _Judgement(provider, processors, True)
 
 
 def _is_plain(tracer: Tracer) -> bool:

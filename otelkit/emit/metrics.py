@@ -146,13 +146,12 @@ class GenerationMetrics:
             multiprocess_mode="all",
         )
 
-    def started(self, call_site: CallSite) -> None:
-        """Count a call that begins. In the request's path: about a microsecond, no lock held across
-        anything."""
+    def started(self, call_site: CallSite, calls: int = 1) -> None:
+        """Count calls that have begun. May be called by several threads."""
         series = self._series.get(call_site) or self._resolve(call_site)
-        series.started.inc()
+        series.started.inc(calls)
         if series.in_flight is not None:
-            series.in_flight.inc()
+            series.in_flight.inc(calls)
 
     def ended(self, generation: Generation, *, traced: bool) -> None:
         """Count a call that has ended: every histogram once, whatever the number of its token steps.

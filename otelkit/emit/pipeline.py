@@ -61,11 +61,12 @@ class Pipeline:
         self._cpu_seconds: float | None = None
         self._accounted_at = 0.0
 
-    def started(self, call_site: CallSite) -> None:
-        """In the request's path."""
+    def started(self, call_site: CallSite, calls: int = 1) -> None:
+        """Count calls that have begun. The first of a process in the request's path, as the provider may have
+        to be set up for it."""
         self._prepare_once()
         self._attachment.hook()
-        self._metrics.started(call_site)
+        self._metrics.started(call_site, calls)
 
     def work_on(self, generations: Sequence[Generation]) -> None:
         """All there is to do with these; a fault costs one stage of one of them."""

@@ -54,8 +54,7 @@ class Instrumentation:
     _settled: SettledMetrics
     _mirror: FileMirror | None
     _before_scrape: WorkBeforeScrape | None
-    take_span: Callable[[bytes], bool]
-    """Takes the encoded span of a generation, in the thread that builds its record; False where it can't."""
+    _late_spans: LateSpans
     _patches: Patches = field(default_factory=Patches)
 
     @property
@@ -144,8 +143,9 @@ def instrument(
                 os.environ["OTEL_SERVICE_NAME"] = service_name
             try:
                 _current = _set_up(registry, defer_providers)
-                late_spans = LateSpans(_current.sink.has_room, _current.take_span)
-                instrumentation.install(_current.sink, service=_current.service, late_spans=late_spans)
+                instrumentation.install(
+                    _current.sink, service=_current.service, late_spans=_current._late_spans
+                )
                 server_end.deliver_at_the_end(_before_signal, _current._patches)
                 startup.start_from_environment()
                 _end_before_others()
@@ -244,7 +244,7 @@ def _set_up(registry: CollectorRegistry, defer_providers: bool) -> Instrumentati
         say_in_child=in_child,
         write_files=mirror.write if mirror else None,
     )
-    sink = QueueSink(pipeline, chosen.queue_size)
+    sink = QueueSink(pipeline, chosen.queue_size, count_at_once=multiprocess)
     if not defer_providers:
         attachment.hook()
     page = None
@@ -263,7 +263,7 @@ def _set_up(registry: CollectorRegistry, defer_providers: bool) -> Instrumentati
         settled,
         mirror,
         before_scrape,
-        pipeline.take_span,
+        LateSpans(sink.has_room, pipeline.take_span, attachment.hook),
     )
 
 

@@ -12,6 +12,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Final
 
 from otelkit.emit import self_metrics
@@ -56,10 +57,14 @@ class QueueSink:
     Args:
         pipeline: does the work.
         capacity: finished generations that may wait; beyond it they are lost, and counted.
+        count_at_once: whether a call that begins is counted then, and not when this process is asked: where
+            others are asked too.
     """
 
-    def __init__(self, pipeline: Pipeline, capacity: int) -> None:
+    def __init__(self, pipeline: Pipeline, capacity: int, *, count_at_once: bool = False) -> None:
         self._pipeline = pipeline
+        self._count_at_once = count_at_once
+        self._prepared = False
         self._capacity = capacity
         self._many = max(1, min(MANY, capacity // 2))
         self._lost: deque[None] = deque()
@@ -68,6 +73,8 @@ class QueueSink:
         _sinks.add(self)
 
     def _new(self) -> None:
+        self._begun: deque[Callable[[], CallSite]] = deque()
+        """Calls that are still to be counted."""
         self._waiting: deque[_Build] = deque()
         self._requests: deque[ParameterChange | _Flush] = deque()
         self._bell: queue.SimpleQueue[None] | None = None
@@ -83,11 +90,24 @@ class QueueSink:
         """Held while there is work on something, so that a fork finds no lock of the metrics taken by the
         thread."""
 
-    def generation_started(self, call_site: CallSite) -> None:
+    def generation_started(self, call_site: Callable[[], CallSite]) -> None:
+        if not self._closed:
+            self._begun.append(call_site)
+        if self._count_at_once or not self._prepared:
+            self._prepared = True
+            self._count_begun()
+
+    def _count_begun(self) -> None:
+        """Before anything is said of those calls."""
+        begun: list[Callable[[], CallSite]] = []
+        with contextlib.suppress(IndexError):  # another thread may do the same
+            while self._begun:
+                begun.append(self._begun.popleft())
         try:
-            self._pipeline.started(call_site)
+            for site, calls in groupby(call_site() for call_site in begun):
+                self._pipeline.started(site, sum(1 for _ in calls))
         except Exception:
-            guard.fault("count a call that begins")
+            guard.fault("count calls that begin")
 
     def generation(self, build: Callable[[], Generation]) -> None:
         bell = self._bell if self._bell is not None else self._start()
@@ -118,7 +138,9 @@ class QueueSink:
         return len(self._waiting)
 
     def uncounted(self) -> int:
-        """Generations that have ended and that the pipeline has not been told of."""
+        """Generations that have ended and that the pipeline has not been told of; it knows then of all that
+        have begun."""
+        self._count_begun()
         return len(self._waiting) + len(self._lost)
 
     def work_off(self, timeout: float) -> bool:
@@ -127,7 +149,7 @@ class QueueSink:
         Returns:
             False when that takes longer than ``timeout`` seconds.
         """
-        if self._closed or not self.uncounted() or threading.current_thread() is self._thread:
+        if not self.uncounted() or self._closed or threading.current_thread() is self._thread:
             return True
         return self._ask(_Flush(ship=False), timeout)
 
@@ -247,6 +269,7 @@ class QueueSink:
         generations: list[Generation] = []
         taken = steps = 0
         with self._working:
+            self._count_begun()
             while taken < min(most, MANY) and steps < MANY_STEPS:
                 taken += 1
                 try:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Protocol
+from typing import Final
 
 from opentelemetry import context as otel_context
 from opentelemetry.context import Context
+from opentelemetry.trace import INVALID_SPAN, Span, set_span_in_context
+
+_KEY: Final[str] = next(iter(set_span_in_context(INVALID_SPAN, Context())))
+"""Under which a context keeps the current span."""
 
 
-class Failable(Protocol):
-    def failed(self, error: BaseException) -> None: ...
+def with_span(span: Span, context: Context) -> Context:
+    """``set_span_in_context``, which takes several times as long."""
+    return Context({**context, _KEY: span})
 
 
 class ActiveSpan:
-    """Makes a span current around a call, and never logs an error when it is left in another context."""
+    """Makes a context current around a call, and never logs an error when it is left in another one."""
 
     __slots__ = ("_context", "_token")
 
@@ -32,20 +37,3 @@ class ActiveSpan:
         # dies with it.
         if self._context is not None and kind is not GeneratorExit:
             otel_context.detach(self._token)
-
-
-class SendingRequest(ActiveSpan):
-    """Also tells the recording of an error, which goes on to the caller."""
-
-    __slots__ = ("_recording",)
-
-    def __init__(self, context: Context | None, recording: Failable) -> None:
-        super().__init__(context)
-        self._recording = recording
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, trace)
-        if error is not None:
-            self._recording.failed(error)

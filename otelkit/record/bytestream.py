@@ -118,12 +118,10 @@ def watch_bytes(response: Any, recording: Recording, *, reading: Any = None) -> 
     """Follow the response's body.
 
     Args:
-        response: an open ``httpx.Response``.
+        response: an open ``httpx.Response``: one that ``is_watchable``.
         recording: told how the body ends.
         reading: the client's own iterator over the body, which reports steps and ends itself.
     """
-    if not is_watchable(response):
-        return
     body = getattr(response.stream, "otelkit_body", None)
     if isinstance(body, _Body):
         body.reading = reading

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from otelkit.model import ParameterValue
 from otelkit.record import instrumentation
 from otelkit.record.guard import fault
 from otelkit.record.location import caller
-from otelkit.record.recording import Recording, Request
+from otelkit.record.recording import Recording
+from otelkit.record.request import Request
 from otelkit.record.response import ResponseFacts
 from otelkit.record.streams import WatchedAsyncIterator, WatchedIterator
 
@@ -75,7 +77,8 @@ def watch(
     if runtime is None:
         return stream
     try:
-        request = Request(
+        describe = partial(
+            Request,
             provider=provider,
             operation=operation,
             model=model,
@@ -83,7 +86,7 @@ def watch(
             streamed=True,
             location=caller(""),
         )
-        recording = Recording(runtime, request, _ItemReader() if text is None else _TextReader(text))
+        recording = Recording(runtime, describe, _ItemReader() if text is None else _TextReader(text))
         wrapper = WatchedAsyncIterator if hasattr(stream, "__aiter__") else WatchedIterator
         inner: Any = stream.__aiter__() if hasattr(stream, "__aiter__") else iter(stream)  # type: ignore[call-overload]
         return wrapper(inner, recording)  # type: ignore[return-value]

@@ -5,8 +5,8 @@ The record is made off the path: ``Recording.finish`` hands the sink a closure t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from types import TracebackType
 from typing import Any
 
 from opentelemetry import context as otel_context
@@ -15,47 +15,37 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from otelkit import semconv
-from otelkit.model import Generation, Outcome, ParameterValue, SpanIdentity
-from otelkit.record import paused, propagation, span
-from otelkit.record.active import ActiveSpan, SendingRequest
+from otelkit.model import CallSite, Generation, Outcome, SpanIdentity
+from otelkit.record import paused, propagation, session, span
+from otelkit.record.active import ActiveSpan, with_span
 from otelkit.record.attributes import request_attributes
 from otelkit.record.guard import fault, guarded
-from otelkit.record.response import Reader, ResponseFacts
+from otelkit.record.request import Request
+from otelkit.record.response import Reader, ResponseFacts, repeated_share
 from otelkit.record.runtime import Runtime, call_site
-from otelkit.record.session import current_session_id
 from otelkit.record.times import shifted
 from otelkit.record.unmade import Making, UnmadeSpan, wait_until_made
-
-
-@dataclass(slots=True)  # not frozen: that triples the cost of making one
-class Request:
-    """What an adapter read from a request, before it is sent."""
-
-    provider: str
-    operation: str
-    model: str
-    parameters: Mapping[str, ParameterValue]
-    """Under the convention's names."""
-    originals: Mapping[str, ParameterValue] = field(default_factory=dict)
-    """Parameters that the convention calls by another name, as the provider calls them."""
-    streamed: bool = False
-    location: str = ""
-    request_id: str = ""
-    """``x-request-id`` that is sent along; empty for that of the request being served."""
-    server_address: str = ""
-    server_port: int | None = None
 
 
 class Recording:
     """The state of one generation.
 
     ``steps`` and ``pieces`` are appended to directly by the stream machinery: a method call a step would
-    double the cost.
+    double the cost. What is run once a generation costs five to ten times as much as in a loop, a microsecond
+    a function, since nothing of it is in the processor's caches any more: so a recording does little when it
+    begins, in few functions, and reads the request when its record is made.
+
+    ``with recording:`` makes its span current while the request is sent; never held across a yield to the
+    user. An error then is the end of the generation.
+
+    Args:
+        describe: makes the ``Request``: off the request's path, unless its span is needed before.
     """
 
     __slots__ = (
         "_anchor_ns",
         "_call_site",
+        "_describe",
         "_endable",
         "_error_type",
         "_facts",
@@ -63,21 +53,22 @@ class Recording:
         "_joined",
         "_last_ns",
         "_outcome",
-        "_parameters",
+        "_request",
         "_session_id",
         "_share",
         "_span",
         "_start",
-        "_streamed",
+        "_token",
         "_unmade",
         "last_chunk",
         "pieces",
+        "quiet_ns",
         "reader",
         "runtime",
         "steps",
     )  # fmt: skip
 
-    def __init__(self, runtime: Runtime, request: Request, reader: Reader) -> None:
+    def __init__(self, runtime: Runtime, describe: Callable[[], Request], reader: Reader) -> None:
         self.runtime = runtime
         self.reader = reader
         self.steps: list[int] = []
@@ -85,52 +76,77 @@ class Recording:
         self.pieces: list[Any] = []
         """Text of each step while the generation runs, to see repetition; dropped at the end."""
         self.last_chunk: Any = None
-        """The chunk read last: its finish reason and usage are read at the end."""
+        """The chunk that came last: its finish reason and usage are read at the end."""
+        self.quiet_ns = 0
+        """Monotonic ns at which a chunk came that says nothing which a later one doesn't say too; 0 for
+        none."""
         self._share: tuple[int, float | None] = 0, None
         """Number of pieces looked at, and the share of them that repeats one before."""
         self._facts = ResponseFacts()
-        self._call_site = call_site(
-            runtime.service, request.provider, request.operation, request.model, request.location
-        )
-        self._parameters = request.parameters
-        self._streamed = request.streamed
+        self._describe = describe
+        self._request: Request | None = None
+        self._call_site: CallSite | None = None
         self._outcome = Outcome.COMPLETED
         self._error_type = ""
         self._joined = False
         self._span: trace.Span | None = None
         self._identity: SpanIdentity | None = None
         """Of a span that was made late, and of which there is nothing else left."""
-        self._unmade: list[tuple[Request, Context]] = []
-        """What the span is to be made of, until it is. Popped by whoever makes it, as are the entries of
-        ``_endable`` by whoever ends it: so two threads, or a collection in the middle, can't do it twice."""
         self._endable: list[bool] = []
-        self._start, self._anchor_ns = runtime.clock.anchor()
-        self._last_ns = self._start
+        clock = runtime.clock
+        self._start = self._last_ns = start = clock.monotonic_ns()
+        self._anchor_ns = clock.wall_ns() - start
         # The sink may set up OpenTelemetry now, at the first generation; so it is told before the span is
         # made.
-        runtime.begin(self._call_site)
-        self._start_span(request)
+        runtime.sink.generation_started(self.call_site)
+        if not runtime.ends_with_process:
+            runtime.end_with_process()
+        surrounding = otel_context.get_current()
+        self._unmade = [surrounding]
+        """The context that the span is to be made in, until it is. Popped by whoever makes it, as are the
+        entries of ``_endable`` by whoever ends it: so two threads, or a collection in the middle, can't do it
+        twice."""
+        self._session_id = session.of_block.get()
+        if surrounding:
+            self._look_around(surrounding)
+        if not runtime.late_spans.can_begin():
+            self._make_span()
         runtime.open.add(self)
 
-    def _start_span(self, request: Request) -> None:
-        surrounding = otel_context.get_current()
-        self._session_id = current_session_id(surrounding)
-        current = trace.get_current_span(surrounding) if surrounding else None
-        if current is not None and span.inference_span_of_another(current):
+    def _look_around(self, surrounding: Context) -> None:
+        """Join the current span, where another instrumentation has just made it for this generation."""
+        self._session_id = self._session_id or session.in_baggage(surrounding)
+        current = trace.get_current_span(surrounding)
+        if span.inference_span_of_another(current):
+            self._unmade.clear()
             self._span, self._joined = current, True
+            request = self._described()
             span.add_attributes(current, request_attributes(request.parameters, request.originals))
             span.before_end(current, self._close_joined)
-            return
-        self._unmade = [(request, surrounding)]
-        if not self.runtime.late_spans.can_begin():
-            self._make_span()
+
+    def _described(self) -> Request:
+        request = self._request
+        if request is None:
+            request = self._request = self._describe()
+        return request
+
+    def call_site(self) -> CallSite:
+        """Where the call comes from, for the sink that counts it."""
+        site = self._call_site
+        if site is None:
+            request = self._described()
+            site = self._call_site = call_site(
+                self.runtime.service, request.provider, request.operation, request.model, request.location
+            )
+        return site
 
     def _make_span(self) -> None:
         """Have the tracer make the span, unless that is done."""
         try:
-            request, surrounding = self._unmade.pop()
+            surrounding = self._unmade.pop()
         except IndexError:
             return
+        request = self._described()
         request_id = span.request_id(request, surrounding)
         self._span = self.runtime.tracer.start_span(
             span.name(request),
@@ -150,16 +166,25 @@ class Recording:
         return span.surrounding_attributes(self._session_id, request_id, surrounding, keys)
 
     def active(self) -> ActiveSpan:
-        """Makes the span current while the request is sent; never held across a yield to the user."""
+        """``with recording:``, where somebody else sees to errors."""
         return ActiveSpan(self._active_context())
 
-    def sending(self) -> SendingRequest:
-        """The same, where an error while the request is sent is the end of the generation."""
-        return SendingRequest(self._active_context(), self)
+    def __enter__(self) -> None:
+        context = self._active_context()
+        self._token = None if context is None else otel_context.attach(context)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        # As in ``ActiveSpan``.
+        if self._token is not None and kind is not GeneratorExit:
+            otel_context.detach(self._token)
+        if error is not None:
+            self.failed(error)
 
     def _active_context(self) -> Context | None:
-        if self._unmade:
-            return trace.set_span_in_context(UnmadeSpan(self._made_span))
+        for surrounding in self._unmade:
+            return with_span(UnmadeSpan(self._made_span), surrounding)
         made = self._span
         if made is None or self._joined or not made.get_span_context().is_valid:
             return None
@@ -221,13 +246,11 @@ class Recording:
     def completed(self) -> None:
         """The stream was read to its end; which came early, where the provider has not said that the answer
         ends there. No error: neither the provider nor its client takes it for one."""
-        self.finish(Outcome.COMPLETED if self._is_whole() else Outcome.ENDED_EARLY)
-
-    def _is_whole(self) -> bool:
-        if self._facts.finish_reasons or not getattr(self.reader, "says_end", False):
-            return True
-        self._read_last_chunk()
-        return bool(self._facts.finish_reasons)
+        whole = self._facts.finish_reasons or not getattr(self.reader, "says_end", False)
+        if not whole:
+            self._read_last_chunk()
+            whole = self._facts.finish_reasons
+        self.finish(Outcome.COMPLETED if whole else Outcome.ENDED_EARLY)
 
     def failed(self, error: BaseException) -> None:
         """``error`` came out of the provider's client."""
@@ -262,7 +285,9 @@ class Recording:
             self.runtime.open.remove(self)
         except KeyError:
             return  # or a copy in a forked child; the parent reports it
-        self._conclude(outcome)
+        self._outcome = outcome
+        if self._facts.error_type or self._facts.aborted:
+            self._conclude(outcome)
         try:
             late = self.runtime.late_spans.can_end()
             if late and self._unmade:
@@ -277,7 +302,7 @@ class Recording:
             fault("hand over a generation")
 
     def _conclude(self, outcome: Outcome) -> None:
-        """Note the outcome, unless the answer itself has told of another."""
+        """Note the outcome, where the answer itself may have told of another."""
         if self._facts.error_type and outcome is not Outcome.ERROR:
             outcome, self._error_type = Outcome.ERROR, self._facts.error_type
         elif self._facts.aborted and outcome is Outcome.COMPLETED:
@@ -291,7 +316,7 @@ class Recording:
         with guarded("complete a span"):
             self._read_last_chunk()
             attributes = span.closing_attributes(self._facts, self.steps, self._start)
-            whole = self._facts.finish_reasons or not self._streamed
+            whole = self._facts.finish_reasons or not self._described().streamed
             outcome = Outcome.COMPLETED if whole else Outcome.ENDED_EARLY
             if span.ended_with_error(self._span):
                 outcome = Outcome.ERROR
@@ -331,17 +356,20 @@ class Recording:
     def _read_last_chunk(self) -> None:
         """Some servers send the finish reason or the usage along with the last text."""
         chunk, self.last_chunk = self.last_chunk, None
-        if chunk is not None and self.steps and self.steps[-1] > self._last_ns:
+        # What ``observe`` was given is read.
+        if chunk is not None and self._latest_ns() > self._last_ns:
             try:
                 self.reader.chunk(chunk, self._facts)
             except Exception:
                 fault("read the last chunk")
 
+    def _latest_ns(self) -> int:
+        """Monotonic ns of the latest thing that is known to have happened."""
+        latest = max(self._last_ns, self.quiet_ns)
+        return max(latest, self.steps[-1]) if self.steps else latest
+
     def _end_ns(self) -> int:
-        last = self._last_ns
-        if self.steps and self.steps[-1] > last:
-            last = self.steps[-1]
-        return last + self._anchor_ns
+        return self._latest_ns() + self._anchor_ns
 
     # --- the record, off the request's path -----------------------------------------------------------------
     def _make_late_and_build(self) -> Generation:
@@ -354,16 +382,17 @@ class Recording:
     def _make_late(self) -> None:
         with Making(self):
             try:
-                unmade = self._unmade.pop()
+                surrounding = self._unmade.pop()
             except IndexError:
                 return  # somebody has just asked for it
             try:
-                self._identity = self._made_late(*unmade)
+                self._identity = self._made_late(surrounding)
             finally:
                 if self._identity is None:
-                    self._unmade.append(unmade)
+                    self._unmade.append(surrounding)
 
-    def _made_late(self, request: Request, surrounding: Context) -> SpanIdentity | None:
+    def _made_late(self, surrounding: Context) -> SpanIdentity | None:
+        request = self._described()
         if span.request_id(request, surrounding):
             return None  # it has a link
         self._read_last_chunk()
@@ -385,10 +414,10 @@ class Recording:
         identity = self._identity
         if identity is None and self._span is not None:
             identity = span.identity(self._span)
-        anchor, facts = self._anchor_ns, self._facts
+        request, anchor, facts = self._described(), self._anchor_ns, self._facts
         share, self.pieces = self._repeated_share(), []
         generation = Generation(
-            call_site=self._call_site,
+            call_site=self.call_site(),
             start_ns=self._start + anchor,
             end_ns=self._end_ns(),
             step_ns=shifted(self.steps, anchor),
@@ -397,11 +426,11 @@ class Recording:
             step_entropies=facts.step_entropies,
             outcome=self._outcome,
             error_type=self._error_type,
-            streamed=self._streamed,
-            parameters=self._parameters,
+            streamed=request.streamed,
+            parameters=request.parameters,
             response_model=facts.response_model,
             response_id=facts.response_id,
-            finish_reasons=tuple(facts.finish_reasons),
+            finish_reasons=facts.finish_reasons,
             input_tokens=facts.input_tokens,
             output_tokens=facts.output_tokens,
             repeated_token_share=share,
@@ -417,12 +446,3 @@ class Recording:
         if self._share[0] != len(pieces):
             self._share = len(pieces), repeated_share(pieces)
         return self._share[1]
-
-
-def repeated_share(pieces: Sequence[Any]) -> float | None:
-    """Share (0 to 1) of steps whose text repeats that of a step before them; None when it can't be told."""
-    try:
-        distinct = set(pieces)
-    except TypeError:
-        return None  # a server that sends something else than text
-    return None if not distinct or None in distinct else 1 - len(distinct) / len(pieces)

@@ -4,18 +4,20 @@ kept."""
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeVar
 
 
-@dataclass(slots=True)
 class ResponseFacts:
     """Filled in by an adapter while a response is read. Cumulative counts: the last value wins, never a
-    sum."""
+    sum.
+
+    What is not known stays with the class: so there is nothing to do when a generation begins.
+    """
 
     response_id: str = ""
     response_model: str = ""
-    finish_reasons: list[str] = field(default_factory=list)
+    finish_reasons: tuple[str, ...] = ()
     input_tokens: int | None = None
     output_tokens: int | None = None
     error_type: str = ""
@@ -26,7 +28,7 @@ class ResponseFacts:
     """Per recorded step, where the provider tells."""
     step_logprobs: list[float | None] | None = None
     step_entropies: list[float | None] | None = None
-    phase_seconds: dict[str, float] = field(default_factory=dict)
+    phase_seconds: Mapping[str, float] = MappingProxyType({})
     """Durations of phases that the provider reports (``queue``, ``prefill``, ``decode`` ...)."""
     piece: Hashable = None
     """Text or token ids of the step being read, for the share of repeated tokens only; None where unknown."""
@@ -45,7 +47,12 @@ class ResponseFacts:
     def finished(self, reason: Any) -> None:
         """Note a finish reason once per kind, in the order of arrival."""
         if isinstance(reason, str) and reason and reason not in self.finish_reasons:
-            self.finish_reasons.append(reason)
+            self.finish_reasons = (*self.finish_reasons, reason)
+
+    def phases(self, seconds: Mapping[str, float]) -> None:
+        """Note durations of phases."""
+        if seconds:
+            self.phase_seconds = {**self.phase_seconds, **seconds}
 
     def usage(self, input_tokens: Any, output_tokens: Any) -> None:
         """Note token counts; None leaves what is known."""
@@ -109,8 +116,9 @@ class Reader(Protocol):
         """The quick way: a Python expression for the text of ``chunk`` if that is a plain token step.
 
         It is compiled into the loop over the stream, as a call for every chunk would cost more than all the
-        rest. It may raise, or give a false value, for other chunks: they are read by ``chunk``. Empty to have
-        every chunk read so.
+        rest. It may raise, or give a false value, for other chunks: they are read by ``chunk``; but for those
+        for which it gives ``False`` itself, which are no token steps and say nothing that the last one
+        doesn't say too. Empty to have every chunk read.
         """
 
     @property
@@ -123,3 +131,12 @@ class Reader(Protocol):
 
     def response(self, response: Any, facts: ResponseFacts) -> None:
         """Read a whole response that was not streamed."""
+
+
+def repeated_share(pieces: Sequence[Any]) -> float | None:
+    """Share (0 to 1) of steps whose text repeats that of a step before them; None when it can't be told."""
+    try:
+        distinct = set(pieces)
+    except TypeError:
+        return None  # a server that sends something else than text
+    return None if not distinct or None in distinct else 1 - len(distinct) / len(pieces)

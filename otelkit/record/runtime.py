@@ -68,16 +68,14 @@ class Runtime:
         self.baggage_keys = baggage_keys()
         self.open: set[Recording] = set()
         """Held here so that streams nobody finishes still get their span when the process ends."""
-        self._ends_with_process = False
+        self.ends_with_process = False
 
-    def begin(self, site: CallSite) -> None:
-        """A generation begins at ``site``."""
-        self.sink.generation_started(site)
-        if not self._ends_with_process:
-            # Only now: functions registered last run first at exit, and spans must end before the tracer
-            # provider shuts down, which has registered itself when it was made.
-            self._ends_with_process = True
-            atexit.register(self.finish_open)
+    def end_with_process(self) -> None:
+        """See to it that open generations end with the process. To be called when the first one begins:
+        functions registered last run first at exit, and spans must end before the tracer provider shuts down,
+        which has registered itself when it was made."""
+        self.ends_with_process = True
+        atexit.register(self.finish_open)
 
     def observe(self, generation: Generation) -> None:
         """Look for parameter changes in a finished generation. Off the request's path."""

@@ -13,34 +13,29 @@ from opentelemetry.context import Context
 from otelkit import semconv
 
 MAX_LENGTH: Final = 256
-_session: ContextVar[str] = ContextVar("otelkit_session", default="")
+of_block: Final[ContextVar[str]] = ContextVar("otelkit_session", default="")
+"""The session that ``session`` has told; empty outside of it."""
 
 
 @contextmanager
 def session(session_id: str) -> Iterator[None]:
     """Calls within the block belong to this session; other threads and tasks are not concerned."""
-    token = _session.set(session_id[:MAX_LENGTH])
+    token = of_block.set(session_id[:MAX_LENGTH])
     try:
         yield
     finally:
         with suppress(ValueError):  # left in another context, which has its own value
-            _session.reset(token)
+            of_block.reset(token)
 
 
 def keep_session(session_id: str) -> None:
     """``session`` until the end of the context that this is called in, which is one made for a request."""
-    _session.set(session_id[:MAX_LENGTH])
+    of_block.set(session_id[:MAX_LENGTH])
 
 
-def current_session_id(context: Context | None = None) -> str:
-    """Of ``session``, else of the baggage entry ``session.id`` or ``gen_ai.conversation.id``, else empty.
-
-    Args:
-        context: where the baggage is; None for the current one.
-    """
-    found = _session.get()
-    if found or context == {}:
-        return found
+def in_baggage(context: Context) -> str:
+    """What the baggage entry ``session.id`` or ``gen_ai.conversation.id`` tells where ``session`` does not;
+    empty where there is none."""
     carried = baggage.get_all(context)
     for name in (semconv.SESSION_ID, semconv.CONVERSATION_ID):
         if carried.get(name):

@@ -19,7 +19,7 @@ from otelkit.record.response import ResponseFacts
 from otelkit.record.unmade import UnmadeSpan
 
 if TYPE_CHECKING:
-    from otelkit.record.recording import Request
+    from otelkit.record.request import Request
 
 RANDOM_TRACE_ID: Final[int] = getattr(TraceFlags, "RANDOM_TRACE_ID", 0)
 """W3C's flag of trace ids that are random; older releases of OpenTelemetry neither know nor keep it."""

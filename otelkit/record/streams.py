@@ -24,6 +24,8 @@ except Exception:
     piece = None
 if piece:
     keep(piece)
+elif piece is False:
+    recording.last_chunk, recording.quiet_ns = chunk, recording.steps.pop()
 else:
     recording.observe(chunk)
 """
@@ -128,7 +130,8 @@ class WatchedIterator(_Watched):
     __slots__ = ()
 
     def __iter__(self) -> Iterator[Any]:
-        paused.resume(self._recording)
+        if paused.waiting:
+            paused.resume(self._recording)
         return self._functions.loop(self)
 
     def __next__(self) -> Any:

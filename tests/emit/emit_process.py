@@ -23,7 +23,7 @@ CALL = """
         identity = None
         if context.is_valid:
             identity = SpanIdentity(context.trace_id, context.span_id, context.trace_flags.sampled)
-        handle.sink.generation_started(SITE)
+        handle.sink.generation_started(lambda: SITE)
         span.end()
         handle.sink.generation(lambda: generation(steps, span=identity))
 """

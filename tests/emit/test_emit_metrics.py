@@ -241,7 +241,7 @@ MULTIPROCESS = """
     for number in range(20):
         given = {"max_tokens": 256 if child else 512}
         instrumentation.runtime().detector.observe(SITE, given, 100.0 + number)
-    handle.sink.generation_started(SITE)
+    handle.sink.generation_started(lambda: SITE)
     handle.sink.generation(generation)
     assert handle.flush()
     if child == 0:

@@ -52,7 +52,7 @@ class Service:
     def call(self, steps: int = 10, outcome: Outcome = Outcome.COMPLETED, **other: Any) -> Generation:
         """One generation, with a span of the global provider as ``record`` makes it."""
         span = trace.get_tracer("otelkit").start_span("chat some-model")
-        self.sink.generation_started(SITE)
+        self.sink.generation_started(lambda: SITE)
         context = span.get_span_context()
         state = context.trace_state.to_header()
         identity = SpanIdentity(context.trace_id, context.span_id, context.trace_flags.sampled, state)

@@ -280,7 +280,7 @@ def test_deferred_providers_are_set_at_the_first_call(collector: HttpCollector) 
         """
         handle = otelkit.instrument(defer_providers=True)
         assert isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
-        handle.sink.generation_started(SITE)
+        handle.sink.generation_started(lambda: SITE)
         call(handle)
         """,
         {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url},
@@ -395,7 +395,7 @@ def test_gevent_patched_after_us_does_not_block(collector: HttpCollector) -> Non
                 ticks.append(1)
                 gevent.sleep(0.01)
         gevent.spawn(tick)
-        handle.sink.generation_started(SITE)  # providers are set up now
+        handle.sink.generation_started(lambda: SITE)  # providers are set up now
         gevent.joinall([gevent.spawn(call, handle, 5) for _ in range(10)], timeout=10)
         gevent.sleep(0.3)
         assert handle.flush(5)

@@ -32,7 +32,7 @@ class Recorder:
     delay: float | None = None
     slow: float = 0.0
 
-    def started(self, call_site: CallSite) -> None:
+    def started(self, call_site: CallSite, calls: int) -> None:
         self.threads.add(threading.get_ident())
 
     def work_on(self, done: Sequence[Generation]) -> None:
@@ -97,7 +97,7 @@ def test_records_are_built_in_another_thread(sink: QueueSink, recorder: Recorder
 
 def test_no_thread_runs_before_the_first_generation(sink: QueueSink) -> None:
     """Otherwise a server that forks its workers after loading would hold a thread through the fork."""
-    sink.generation_started(SITE)
+    sink.generation_started(lambda: SITE)
     assert "otelkit" not in {thread.name for thread in threading.enumerate()}
     sink.generation(generation)
     assert "otelkit" in {thread.name for thread in threading.enumerate()}

@@ -211,7 +211,7 @@ def test_without_a_tracer(wire: Wire) -> None:
         from otelkit.record import instrumentation
         from openai import OpenAI
         class Sink:
-            def generation_started(self, call_site): print("started", call_site.service)
+            def generation_started(self, call_site): print("started", call_site().service)
             def generation(self, build): print(len(build().step_ns), build().span)
             def change(self, change): pass
         instrumentation.install(Sink())

@@ -36,10 +36,10 @@ class Later:
 
     builds: list[Callable[[], Generation]] = field(default_factory=list)
     made: list[str] = field(default_factory=list)
-    identity: SpanIdentity | None = LATE
+    identity: SpanIdentity | None = field(default_factory=lambda: LATE)
     while_made: Callable[[], object] = lambda: None
 
-    def generation_started(self, call_site: CallSite) -> None:
+    def generation_started(self, call_site: Callable[[], CallSite]) -> None:
         pass
 
     def generation(self, build: Callable[[], Generation]) -> None:

@@ -20,7 +20,7 @@ class Kept:
     generations: list[Generation] = field(default_factory=list)
     started: int = 0
 
-    def generation_started(self, call_site: CallSite) -> None:
+    def generation_started(self, call_site: Callable[[], CallSite]) -> None:
         self.started += 1
 
     def generation(self, build: Callable[[], Generation]) -> None:

@@ -22,7 +22,7 @@ from otelkit.model import UNSET
 from otelkit.record import parameters
 from otelkit.record.parameters.limits import Limits
 from otelkit.record.parameters.process import process
-from otelkit.record.session import current_session_id
+from otelkit.record.session import of_block
 from otelkit.record.web import asgi, wsgi
 from otelkit.record.web.header import HEADER, HeaderPolicy
 from otelkit.record.web.requests import RequestParameters
@@ -33,7 +33,7 @@ gate: list[Callable[[], None]] = []
 
 
 def state() -> bytes:
-    return json.dumps([parameters.get("max_tokens"), parameters.get("top_p"), current_session_id()]).encode()
+    return json.dumps([parameters.get("max_tokens"), parameters.get("top_p"), of_block.get()]).encode()
 
 
 async def _asgi(request: Request) -> StreamingResponse:

@@ -266,7 +266,7 @@ def test_a_generation_that_carries_a_value_makes_it_effective() -> None:
     observer = CallObserver(sink, store, declared.reporter, Wishes(), kept.append)
     store.register("max_tokens", 256)
     store.register("top_p", 0.5)
-    observer.generation_started(SITE)
+    observer.generation_started(lambda: SITE)
     store.set("max_tokens", 1024)
     declared.time = 2_000.0
     observer.generation(lambda: _generation(900.0, max_tokens=1024))  # began before the value was loaded

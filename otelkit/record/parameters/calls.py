@@ -38,8 +38,9 @@ class CallObserver:
         self._wishes = wishes
         self._keep = keep
 
-    def generation_started(self, call_site: CallSite) -> None:
-        self._store.call_begins()
+    def generation_started(self, call_site: Callable[[], CallSite]) -> None:
+        if not self._store.calls_begun:
+            self._store.call_begins()
         self._inner.generation_started(call_site)
 
     def generation(self, build: Callable[[], Generation]) -> None:

@@ -56,7 +56,7 @@ class ParameterStore:
         self._layers: _Layers = {layer: {} for layer in Layer if layer is not Layer.REQUEST}
         self._snapshot = Snapshot({}, 0, self._used)
         self._held: ContextVar[Snapshot | None] = ContextVar("otelkit_parameters", default=None)
-        self._calls_begun = False
+        self.calls_begun = False
         self.counts = counts.InputCounts()
 
     # --- reading --------------------------------------------------
@@ -238,7 +238,7 @@ class ParameterStore:
     # --- what calls tell --------------------------------------------------
     def call_begins(self) -> None:
         """A generation begins: from now on replaced values are changes. In the request's path."""
-        self._calls_begun = True
+        self.calls_begun = True
 
     def call_used(self, generation: Generation) -> None:
         """A generation carried parameters: values that equal them are in use. Off the request's path."""
@@ -312,7 +312,7 @@ class ParameterStore:
             if old is not None and new is not None and stable_text(old.value) == stable_text(new.value):
                 new.first_use = new.first_use or old.first_use  # the same value, from elsewhere
                 continue
-            if self._calls_begun or (old is not None and old.first_use is not None):
+            if self.calls_begun or (old is not None and old.first_use is not None):
                 scope, name = key
                 change = ParameterChange(
                     service="",

@@ -40,7 +40,8 @@ CONTENT: Final = frozenset(
 """Parts of a request that are not parameters: content, who asked, and what the span says elsewhere."""
 
 
-_MUTABLE: Final = (list, dict)
+MUTABLE: Final = (list, dict)
+"""Kinds of values that are copied when they are read."""
 
 
 def request_parameters(
@@ -58,7 +59,7 @@ def request_parameters(
         if name in CONTENT:
             continue
         renamed = names.get(name)
-        if isinstance(value, _MUTABLE):
+        if isinstance(value, MUTABLE):
             value = value.copy()  # the user may reuse it for the next request
         elif renamed == "stop_sequences" and isinstance(value, str):
             value = [value]

@@ -8,7 +8,7 @@ ended early all the same.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import ModuleType
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -20,7 +20,8 @@ from otelkit.record.patches import Patches
 from otelkit.record.providers.base import GetRuntime
 from otelkit.record.providers.google_config import read_config
 from otelkit.record.providers.google_reader import GeminiReader
-from otelkit.record.recording import Recording, Request
+from otelkit.record.recording import Recording
+from otelkit.record.request import Request
 from otelkit.record.runtime import Runtime
 from otelkit.record.streams import WatchedAsyncIterator, WatchedIterator
 
@@ -70,7 +71,8 @@ def _begin(runtime: Runtime, models: Any, arguments: Mapping[str, Any], streamed
     parameters: dict[str, ParameterValue]
     parameters, originals = read_config(arguments.get("config"))
     address, port = _server(str(getattr(api._http_options, "base_url", None) or ""))
-    request = Request(
+    describe = partial(
+        Request,
         provider="gcp.vertex_ai" if api.vertexai else "gcp.gemini",
         operation=OPERATION,
         model=str(arguments.get("model") or "").removeprefix("models/"),
@@ -81,7 +83,7 @@ def _begin(runtime: Runtime, models: Any, arguments: Mapping[str, Any], streamed
         server_address=address,
         server_port=port,
     )
-    return Recording(runtime, request, GeminiReader())
+    return Recording(runtime, describe, GeminiReader())
 
 
 @lru_cache(maxsize=64)
@@ -98,7 +100,7 @@ def _call(original: Any, begin: Begin) -> Any:
         recording = begin(models, arguments, False)
         if recording is None:
             return original(models, **arguments)
-        with recording.sending():
+        with recording:
             response = original(models, **arguments)
         recording.answered(response)
         return response
@@ -111,7 +113,7 @@ def _call_async(original: Any, begin: Begin) -> Any:
         recording = begin(models, arguments, False)
         if recording is None:
             return await original(models, **arguments)
-        with recording.sending():
+        with recording:
             response = await original(models, **arguments)
         recording.answered(response)
         return response
@@ -146,7 +148,7 @@ def _stream_async(original: Any, begin: Begin) -> Any:
         recording = begin(models, arguments, True)
         if recording is None:
             return await original(models, **arguments)
-        with recording.sending():
+        with recording:
             inner = await original(models, **arguments)
         return WatchedAsyncIterator(inner, recording)
 

@@ -31,18 +31,17 @@ _PHASES: Final = {"prompt_ms": "prefill", "predicted_ms": "decode"}
 
 
 def _note_response(response: Any, facts: ResponseFacts) -> None:
-    facts.names(getattr(response, "id", None), getattr(response, "model", None))
-    usage = getattr(response, "usage", None)
+    fields = given(response)
+    facts.names(fields.get("id"), fields.get("model"))
+    usage = fields.get("usage")
     if usage is not None:
         facts.usage(getattr(usage, "prompt_tokens", None), getattr(usage, "completion_tokens", None))
-    extra = given(response)
-    if extra.get("error"):
-        facts.error_type = _error_type(extra["error"])
-    timings = extra.get("timings")
+    if fields.get("error"):
+        facts.error_type = _error_type(fields["error"])
+    timings = fields.get("timings")
     if isinstance(timings, Mapping):  # llama.cpp's server
-        for name, phase in _PHASES.items():
-            if isinstance(timings.get(name), int | float):
-                facts.phase_seconds[phase] = timings[name] / 1e3
+        told = {_PHASES[name]: timings.get(name) for name in _PHASES}
+        facts.phases({phase: ms / 1e3 for phase, ms in told.items() if isinstance(ms, int | float)})
 
 
 def _error_type(error: Any) -> str:
@@ -63,6 +62,19 @@ class _ChoicesReader:
             facts.finished(getattr(choice, "finish_reason", None))
 
 
+_CHAT_TEXT: Final = f"""(
+    (delta := (choice := chunk.choices[0]).delta).content
+    or (
+        False
+        if delta.role and not delta.__pydantic_extra__ and not any(map(delta.__dict__.get, {_DELTA_PARTS}))
+        and choice.finish_reason is None and len(chunk.choices) == 1
+        and chunk.usage is None and not chunk.__pydantic_extra__
+        else None
+    )
+)"""
+"""The text of a token step; False for a chunk that only tells the role, as most streams begin."""
+
+
 class ChatReader(_ChoicesReader):
     """Reads ``chat.completion.chunk`` and ``chat.completion`` objects."""
 
@@ -70,7 +82,7 @@ class ChatReader(_ChoicesReader):
         # Several choices finish in several chunks, and scores are in every chunk: all of them are read wholly
         # then.
         whole = body.get("logprobs") or (body.get("n") or 1) > 1
-        self.quick = "" if whole else "chunk.choices[0].delta.content"
+        self.quick = "" if whole else _CHAT_TEXT
 
     def chunk(self, chunk: Any, facts: ResponseFacts) -> bool:
         _note_response(chunk, facts)

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from types import ModuleType
 from typing import Any, Final
-from weakref import WeakKeyDictionary
+from weakref import ref
 
 from otelkit.record.bytestream import is_watchable, parse_json, recording_of, watch_bytes
 from otelkit.record.guard import fault
 from otelkit.record.location import caller
 from otelkit.record.patches import Patches
 from otelkit.record.propagation import request_id_in
-from otelkit.record.providers.base import GetRuntime, header_parameters, request_parameters
-from otelkit.record.recording import Recording, Request
+from otelkit.record.providers.base import CONTENT, MUTABLE, GetRuntime, header_parameters, request_parameters
+from otelkit.record.recording import Recording
+from otelkit.record.request import Request
 from otelkit.record.response import Reader
 from otelkit.record.runtime import Runtime
 from otelkit.record.streams import WatchedAsyncIterator, WatchedIterator
@@ -76,7 +77,7 @@ class Stainless:
             recording = self._begin(get_runtime(), client, args, kwargs)
             if recording is None:
                 return original(client, *args, **kwargs)
-            with recording.sending():
+            with recording:
                 result = original(client, *args, **kwargs)
             _attach(recording, result)
             return result
@@ -88,7 +89,7 @@ class Stainless:
             recording = self._begin(get_runtime(), client, args, kwargs)
             if recording is None:
                 return await original(client, *args, **kwargs)
-            with recording.sending():
+            with recording:
                 result = await original(client, *args, **kwargs)
             _attach(recording, result)
             return result
@@ -108,50 +109,90 @@ class Stainless:
             body: Mapping[str, Any] = options.json_data or {}
             if options.extra_json:
                 body = {**body, **options.extra_json}
-            parameters, originals = request_parameters(body, endpoint.names)
-            headers = options.headers if isinstance(options.headers, Mapping) else {}
-            if headers:
-                parameters |= header_parameters(headers)
-            provider, address, port = _known(client) or self._look_at(client)
-            request = Request(
-                provider=provider,
-                operation=endpoint.operation,
-                model=str(body.get("model") or ""),
-                parameters=parameters,
-                originals=originals,
-                streamed=bool(kwargs.get("stream")),
-                location=caller(self.package),
-                request_id=request_id_in(headers),
-                server_address=address,
-                server_port=port,
+            # What the caller may change before it is read is copied; it may reuse lists for the next request.
+            sent = {}
+            for name, value in body.items():
+                if name not in CONTENT:
+                    sent[name] = value.copy() if isinstance(value, MUTABLE) else value
+            headers = options.headers
+            server = _clients.get(id(client))
+            if server is None or server.client() is not client or server.url is not _base_url(client):
+                server = self._look_at(client)
+            describe = partial(
+                _request,
+                endpoint,
+                body.get("model"),
+                sent,
+                dict(headers) if headers and isinstance(headers, Mapping) else None,
+                server,
+                kwargs.get("stream"),
+                caller(self.package),
             )
-            return Recording(runtime, request, endpoint.reader(body))
+            return Recording(runtime, describe, endpoint.reader(body))
         except Exception:
             fault("begin a generation")
             return None
 
-    def _look_at(self, client: Any) -> tuple[str, str, int | None]:
+    def _look_at(self, client: Any) -> _Server:
         url = _base_url(client)
         host = getattr(url, "host", "") or ""
         port = getattr(url, "port", None) or {"https": 443, "http": 80}.get(getattr(url, "scheme", ""))
-        found = self.provider_of(client), host, port
-        _clients[client] = url, found
+        found = _clients[id(client)] = _Server(
+            ref(client, partial(_forget, id(client))), url, self.provider_of(client), host, port
+        )
         return found
+
+
+def _request(
+    endpoint: Endpoint,
+    model: Any,
+    sent: Mapping[str, Any],
+    headers: Mapping[str, Any] | None,
+    server: _Server,
+    streamed: Any,
+    location: str,
+) -> Request:
+    """What was sent, read at leisure."""
+    parameters, originals = request_parameters(sent, endpoint.names)
+    if headers:
+        parameters |= header_parameters(headers)
+    return Request(
+        provider=server.provider,
+        operation=endpoint.operation,
+        model=str(model or ""),
+        parameters=parameters,
+        originals=originals,
+        streamed=bool(streamed),
+        location=location,
+        request_id=request_id_in(headers),
+        server_address=server.address,
+        server_port=server.port,
+    )
 
 
 def _definer(client: type, name: str) -> type:
     return next(base for base in client.__mro__ if name in vars(base))
 
 
-_clients: Final[WeakKeyDictionary[Any, tuple[Any, tuple[str, str, int | None]]]] = WeakKeyDictionary()
-"""By client: its URL; its provider, host and port, which would cost each request some microseconds to find
-anew."""
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """Where a client sends its requests, which would cost each of them some microseconds to find anew."""
+
+    client: ref[Any]
+    url: Any
+    provider: str
+    address: str
+    port: int | None
 
 
-def _known(client: Any) -> tuple[str, str, int | None] | None:
-    """Provider, host and port of a client that was seen before and has kept its URL."""
-    known = _clients.get(client)
-    return known[1] if known is not None and known[0] is _base_url(client) else None
+_clients: Final[dict[int, _Server]] = {}
+"""By identity of a client that is alive. A dictionary with weak keys would take ten times as long."""
+
+
+def _forget(identity: int, dead: ref[Any]) -> None:
+    known = _clients.get(identity)
+    if known is not None and known.client is dead:
+        _clients.pop(identity, None)
 
 
 def _base_url(client: Any) -> Any:
@@ -184,27 +225,26 @@ def _watch_iterator(stream: Any, inner: Any) -> Any:
     object."""
     try:
         recording = recording_of(getattr(stream, "response", None))
-        return inner if recording is None else _watched(recording, stream, inner)
+        if recording is None:
+            return inner
+        watch_bytes(stream.response, recording, reading=inner)
+        return (WatchedAsyncIterator if hasattr(inner, "__anext__") else WatchedIterator)(inner, recording)
     except Exception:
         fault("watch a stream")
         return inner
 
 
-def _watched(recording: Recording, stream: Any, inner: Any) -> Any:
-    watch_bytes(stream.response, recording, reading=inner)
-    return (WatchedAsyncIterator if hasattr(inner, "__anext__") else WatchedIterator)(inner, recording)
-
-
 def _attach(recording: Recording, result: Any) -> None:
     """Follow the result of a call until its end, whatever its form."""
     try:
-        if is_watchable(getattr(result, "response", None)):
+        response = getattr(result, "response", None)
+        if is_watchable(response):
             recording.opened()
             inner = vars(result).get("_iterator")
-            if inner is None:
-                watch_bytes(result.response, recording)
-            else:
-                result._iterator = _watched(recording, result, inner)
+            watch_bytes(response, recording, reading=inner)
+            if inner is not None:
+                watched = WatchedAsyncIterator if hasattr(inner, "__anext__") else WatchedIterator
+                result._iterator = watched(inner, recording)
             return
         http_response = getattr(result, "http_response", result)
         if not is_watchable(http_response):

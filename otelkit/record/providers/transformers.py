@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Mapping
+from functools import partial
 from types import ModuleType
 from typing import Any, Final
 
@@ -17,7 +18,8 @@ from otelkit.record.guard import fault
 from otelkit.record.location import caller
 from otelkit.record.patches import Patches
 from otelkit.record.providers.base import GetRuntime, request_parameters
-from otelkit.record.recording import Recording, Request
+from otelkit.record.recording import Recording
+from otelkit.record.request import Request
 from otelkit.record.response import ResponseFacts
 from otelkit.record.runtime import Runtime
 
@@ -72,7 +74,7 @@ def _generate(original: Any, get_runtime: GetRuntime) -> Any:
         recording = _begin(get_runtime(), model, args, kwargs)
         if recording is None:
             return original(model, *args, **kwargs)
-        with recording.sending():
+        with recording:
             result = original(model, *args, **{**kwargs, "stopping_criteria": _timed(recording, kwargs)})
         recording.answered(result)
         return result
@@ -99,7 +101,8 @@ def _begin(
         )
         batch, length = prompt.shape if prompt is not None else (1, 0)
         name = getattr(model, "name_or_path", "") or type(model).__name__
-        request = Request(
+        describe = partial(
+            Request,
             provider="transformers",
             operation="text_completion",
             model=str(name),
@@ -110,7 +113,7 @@ def _begin(
         )
         # An encoder-decoder model's answer does not repeat the prompt.
         repeated = 0 if getattr(model.config, "is_encoder_decoder", False) else int(length)
-        return Recording(runtime, request, _GenerateReader(repeated, int(batch)))
+        return Recording(runtime, describe, _GenerateReader(repeated, int(batch)))
     except Exception:
         fault("begin a generation")
         return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
+from functools import partial
 from types import ModuleType
 from typing import Any, Final
 
@@ -20,7 +21,8 @@ from otelkit.record.location import caller
 from otelkit.record.patches import Patches
 from otelkit.record.providers.base import GetRuntime
 from otelkit.record.providers.vllm_reader import OutputReader, read_sampling, token_times
-from otelkit.record.recording import Recording, Request
+from otelkit.record.recording import Recording
+from otelkit.record.request import Request
 from otelkit.record.runtime import Runtime
 from otelkit.record.streams import WatchedAsyncIterator
 
@@ -95,8 +97,8 @@ def _begin_batch(
         model, location = _model(llm), caller("vllm")
         for params in each:
             parameters, originals = read_sampling(params, _call_parameters(kwargs))
-            request = Request("vllm", operation, model, parameters, originals, location=location)
-            recordings.append(Recording(runtime, request, OutputReader()))
+            describe = partial(Request, "vllm", operation, model, parameters, originals, location=location)
+            recordings.append(Recording(runtime, describe, OutputReader()))
     except Exception:
         for recording in recordings:
             recording.abandon()
@@ -164,7 +166,8 @@ def _begin_stream(
         request_id = str(args[2] if len(args) > 2 else kwargs["request_id"])
         kind = params.output_kind.name
         parameters, originals = read_sampling(params, _call_parameters(kwargs))
-        request = Request(
+        describe = partial(
+            Request,
             provider="vllm",
             operation="chat" if request_id.startswith(_CHAT_IDS) else "text_completion",
             model=_model(engine),
@@ -176,7 +179,7 @@ def _begin_stream(
         headers = kwargs.get("trace_headers")
         if headers and not trace.get_current_span().get_span_context().is_valid:
             token = otel_context.attach(propagate.extract(headers))
-        return Recording(runtime, request, OutputReader(kind))
+        return Recording(runtime, describe, OutputReader(kind))
     except Exception:
         fault("begin a generation")
         return None

@@ -120,7 +120,7 @@ class OutputReader:
             if output.finish_reason == "error":
                 facts.error_type = facts.error_type or "error"
         if request.finished:
-            facts.phase_seconds |= _phases(getattr(request, "metrics", None))
+            facts.phases(_phases(getattr(request, "metrics", None)))
 
 
 def _phases(metrics: Any) -> dict[str, float]:
