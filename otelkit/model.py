@@ -56,7 +56,7 @@ class CallSite:
     """``file.py:function`` or an HTTP route; empty when unknown."""
 
 
-@dataclass(slots=True)  # not frozen: that triples the cost of making one
+@dataclass(slots=True, unsafe_hash=True)  # not frozen: that triples the cost of making one
 class SpanIdentity:
     """What token-step spans need to know of the generation's span. Not to be changed."""
 

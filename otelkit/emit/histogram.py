@@ -71,23 +71,18 @@ class BulkHistogram(Histogram):
             exemplar: to put, here, on the highest bucket that any of the values is in.
         """
         _, buckets = self._scaled.get(per_unit) or self._scale(per_unit)
-        together: dict[int, int] = {}
-        total, highest, example = 0, -1, 0
-        for histogram, values, part in parts:
+        highest, example = -1, 0
+        for histogram, values, total in parts:
             if not values.length:
                 continue
             counts, value = buckets.count(values, histogram._lowest)
             histogram._lowest = counts[0][0]
-            histogram._take(counts, part / per_unit)
-            for bucket, count in counts:
-                together[bucket] = together.get(bucket, 0) + count
-            total += part
+            seconds = total / per_unit
+            histogram._take(counts, seconds)
+            self._take(counts, seconds)
             if counts[-1][0] > highest:
                 highest, example = counts[-1][0], value
-        if not together:
-            return
-        self._take(together.items(), total / per_unit)
-        if exemplar is not None:
+        if exemplar is not None and highest >= 0:
             self._show(highest, Exemplar(exemplar.labels, example / per_unit, exemplar.at))
 
     def _show(self, bucket: int, exemplar: Exemplar) -> None:

@@ -70,14 +70,16 @@ class OutputMetrics:
             return []
         service = generation.call_site.service
         known = self._of(service).by_position
+        ends = _ends(generation.step_tokens, between.length)
+        while len(known) < len(ends):
+            known.append(self._steps.labels(service, semconv.POSITIONS[len(known)]))
         parts: list[Part] = []
-        begin = 0
-        for position, end in enumerate(_ends(generation.step_tokens, between.length)):
-            if position == len(known):
-                known.append(self._steps.labels(service, semconv.POSITIONS[position]))
+        begin, since = 0, times[0]
+        for histogram, end in zip(known, ends, strict=False):
             # Gaps that follow each other add up to the time between the first and the last of their ends.
-            parts.append((known[position], between.part(begin, end), max(0, times[end] - times[begin])))
-            begin = end
+            until = times[end]
+            parts.append((histogram, between.part(begin, end), max(0, until - since)))
+            begin, since = end, until
         return parts
 
     def ended(self, generation: Generation, exemplar: Example | None) -> None:

@@ -17,7 +17,7 @@ from opentelemetry.util.types import AttributeValue
 from otelkit import __version__, semconv
 from otelkit.emit import token_steps
 from otelkit.emit.hook import ADAPTED
-from otelkit.emit.otlp.batch import Batch
+from otelkit.emit.otlp.batch import Batch, Encoded
 from otelkit.emit.otlp.delivery import Delivery
 from otelkit.emit.otlp.envelope import Envelope
 from otelkit.model import Generation
@@ -73,13 +73,9 @@ class OtlpRoute:
         self._delay = delay_seconds
         self._resource: object = None
         self._envelope: Envelope
-        self._batch = Batch(batch_bytes)
-        self._first_at = 0.0
-        """When the first step in the batch was written, by ``time.monotonic``."""
-        self._taken: list[bytes] = []
-        self._taken_bytes = 0
-        self._taken_at = 0.0
-        """When the first of them was."""
+        self._batch, self._taken = Batch(), Batch()
+        self._batch_at = self._taken_at = 0.0
+        """When the first of each was added, by ``time.monotonic``."""
         limits: SpanLimits | None = getattr(provider, "_span_limits", None)
         limit = None if limits is None else limits.max_span_attributes
         self._attribute_limit = token_steps.DEFAULT_ATTRIBUTE_LIMIT if limit is None else limit
@@ -92,67 +88,43 @@ class OtlpRoute:
                 self._write(generation, range(start, min(start + most, chosen.stop)))
 
     def take(self, span: bytes) -> bool:
-        if self._taken_bytes + len(span) > self._batch_bytes:
-            self._ship_taken()
-        if not self._taken:
+        if self._taken.size + len(span) > self._batch_bytes:
+            self._ship(self._taken)
+        if not self._taken.spans:
             self._taken_at = time.monotonic()
-        self._taken.append(span)
-        self._taken_bytes += len(span)
+        self._taken.add(Encoded(span, 1))
         return True
 
     def _write(self, generation: Generation, piece: range) -> None:
         batch = self._batch
-        batch.prepare()
-        begin, first = batch.end, not batch.spans
-        end = token_steps.write(
-            batch.buffer,
-            begin,
-            generation,
-            piece,
-            span_ids=self._span_ids,
-            attribute_limit=self._attribute_limit,
+        steps = token_steps.StepSpans(
+            generation, piece, span_ids=self._span_ids, attribute_limit=self._attribute_limit
         )
-        if not first and batch.size + end - begin > self._batch_bytes:
-            overhanging = bytes(memoryview(batch.buffer)[begin:end])
-            self._ship_batch()
-            batch.prepare()
-            begin, first = batch.end, True
-            end = begin + len(overhanging)
-            batch.buffer[begin:end] = overhanging
-        if first:
-            self._first_at = time.monotonic()
-        batch.added(end, len(piece))
+        if batch.size + steps.size > self._batch_bytes:
+            self._ship(batch)
+        if not batch.spans:
+            self._batch_at = time.monotonic()
+        batch.add(steps)
 
     def due_in(self) -> float | None:
-        if not self._batch.spans:
-            if not self._taken:
-                return None
-            first = self._taken_at
-        else:
-            first = min(self._first_at, self._taken_at) if self._taken else self._first_at
-        return max(0.0, first + self._delay - time.monotonic())
+        first = [
+            at for batch, at in ((self._batch, self._batch_at), (self._taken, self._taken_at)) if batch.spans
+        ]
+        return max(0.0, min(first) + self._delay - time.monotonic()) if first else None
 
     def ship(self) -> None:
-        batch, taken = self._batch, self._taken
-        if batch.spans and taken and self._taken_bytes + batch.size <= self._batch_bytes:
-            end = batch.end + self._taken_bytes
-            batch.buffer[batch.end : end] = b"".join(taken)
-            batch.added(end, len(taken))
-            self._taken, self._taken_bytes = [], 0
-        else:
-            self._ship_taken()
-        self._ship_batch()
+        if self._taken.size + self._batch.size <= self._batch_bytes:
+            self._batch.put_first(self._taken)
+        self._ship(self._taken)
+        self._ship(self._batch)
 
-    def _ship_taken(self) -> None:
-        taken = self._taken
-        if taken:
-            self._taken, self._taken_bytes = [], 0
-            self._put(self._its_envelope().wrap(taken), len(taken))
-
-    def _ship_batch(self) -> None:
-        spans = self._batch.spans
-        if spans:
-            self._put(self._batch.take(self._its_envelope()), spans)
+    def _ship(self, batch: Batch) -> None:
+        spans = batch.spans
+        if not spans:
+            return
+        body = batch.take(self._its_envelope())
+        for delivery in self._deliveries:
+            delivery.put(body, spans)
 
     def _its_envelope(self) -> Envelope:
         resource = self._provider.resource
@@ -160,10 +132,6 @@ class OtlpRoute:
             self._resource = resource
             self._envelope = Envelope(resource.attributes, resource.schema_url, semconv.SCOPE, __version__)
         return self._envelope
-
-    def _put(self, body: bytes | memoryview, spans: int) -> None:
-        for delivery in self._deliveries:
-            delivery.put(body, spans)
 
     def settle(self, timeout: float) -> bool:
         end = time.monotonic() + timeout

@@ -65,23 +65,28 @@ def template(span: SpanIdentity, layout: Layout, attribute_limit: int) -> tuple[
     Args:
         attribute_limit: at most this many attributes; the others are counted as dropped.
     """
-    trace_id, parent = span.trace_id.to_bytes(16, "big"), span.span_id.to_bytes(8, "big")
-    if span.trace_state:
-        built = _build(layout, trace_id, parent, span.trace_state, attribute_limit)
-        return bytearray(built.encoded), built
-    generic, trace_at, parent_at = _generic(layout, attribute_limit)
+    generic, trace_at, parent_at = _generic(layout, span.trace_state, attribute_limit)
     encoded = bytearray(generic.encoded)
-    encoded[trace_at : trace_at + 16] = trace_id
-    encoded[parent_at : parent_at + 8] = parent
+    encoded[trace_at : trace_at + 16] = span.trace_id.to_bytes(16, "big")
+    encoded[parent_at : parent_at + 8] = span.span_id.to_bytes(8, "big")
     return encoded, generic
 
 
+def width(layout: Layout, trace_state: str, attribute_limit: int) -> int:
+    """Bytes of one encoded span of a layout."""
+    return len(_generic(layout, trace_state, attribute_limit)[0].encoded)
+
+
 @lru_cache(maxsize=CACHED_LAYOUTS)
-def _generic(layout: Layout, attribute_limit: int) -> tuple[Template, int, int]:
+def _generic(layout: Layout, trace_state: str, attribute_limit: int) -> tuple[Template, int, int]:
     """The template without trace and parent, and where those go: the same for nearly all generations."""
-    zero = _build(layout, bytes(16), bytes(8), "", attribute_limit)
-    trace_at = _difference(zero.encoded, _build(layout, b"\xff" * 16, bytes(8), "", attribute_limit).encoded)
-    parent_at = _difference(zero.encoded, _build(layout, bytes(16), b"\xff" * 8, "", attribute_limit).encoded)
+
+    def build(trace_id: bytes, parent: bytes) -> Template:
+        return _build(layout, trace_id, parent, trace_state, attribute_limit)
+
+    zero = build(bytes(16), bytes(8))
+    trace_at = _difference(zero.encoded, build(b"\xff" * 16, bytes(8)).encoded)
+    parent_at = _difference(zero.encoded, build(bytes(16), b"\xff" * 8).encoded)
     return zero, trace_at, parent_at
 
 

@@ -16,7 +16,15 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from otelkit.emit.step_template import PLAIN_LAYOUTS, Layout, Template, smallest, template, varint_bytes
+from otelkit.emit.step_template import (
+    PLAIN_LAYOUTS,
+    Layout,
+    Template,
+    smallest,
+    template,
+    varint_bytes,
+    width,
+)
 from otelkit.model import Generation
 from otelkit.record.times import Times, little_endian
 
@@ -89,75 +97,115 @@ def encode(
     span_ids: SpanIds = numbered_span_ids,
     attribute_limit: int = DEFAULT_ATTRIBUTE_LIMIT,
 ) -> bytes:
-    """``write`` for several ranges of steps, into memory of its own."""
+    """``StepSpans`` for several ranges of steps, written into memory of their own."""
     written, end = bytearray(), 0
     for chosen in steps:
-        end = write(written, end, generation, chosen, span_ids=span_ids, attribute_limit=attribute_limit)
+        spans = StepSpans(generation, chosen, span_ids=span_ids, attribute_limit=attribute_limit)
+        end = spans.write(written, end)
     return bytes(written)
 
 
-def write(
-    into: bytearray,
-    begin: int,
-    generation: Generation,
-    chosen: range,
-    *,
-    span_ids: SpanIds = numbered_span_ids,
-    attribute_limit: int = DEFAULT_ATTRIBUTE_LIMIT,
-) -> int:
-    """Token-step spans of one generation, as the repeated field ``spans`` of an OTLP ``ScopeSpans``.
+class StepSpans:
+    """Token-step spans of one generation, as the repeated field ``spans`` of an OTLP ``ScopeSpans``. They are
+    written when they are sent: until then they take a fifth of the memory, and memory that is written is
+    then still in the processor's caches. Nothing else of the generation is held.
 
     Args:
-        into: written over from ``begin`` on, and made longer where they don't fit: memory that is used again
-            costs a tenth of fresh memory.
         generation: must have a span, and times after the epoch.
         chosen: indices of the steps to write.
         attribute_limit: at most this many attributes on a span; the others are counted as dropped.
-
-    Returns:
-        Where the spans end.
     """
-    span = generation.span
-    if span is None:
-        raise ValueError("a generation without a span has no token-step spans: check `generation.span` first")
-    if not chosen:
+
+    __slots__ = (
+        "_attribute_limit",
+        "_chosen",
+        "_groups",
+        "_ids",
+        "_span",
+        "size",
+        "spans",
+        "start_ns",
+        "step_entropies",
+        "step_logprobs",
+        "step_ns",
+        "step_tokens",
+    )
+
+    def __init__(
+        self,
+        generation: Generation,
+        chosen: range,
+        *,
+        span_ids: SpanIds = numbered_span_ids,
+        attribute_limit: int = DEFAULT_ATTRIBUTE_LIMIT,
+    ) -> None:
+        span = generation.span
+        if span is None:
+            raise ValueError(
+                "a generation without a span has no token-step spans: check `generation.span` first"
+            )
+        self._span = span
+        self.start_ns, self.step_ns = generation.start_ns, generation.step_ns
+        self.step_tokens = generation.step_tokens
+        self.step_logprobs, self.step_entropies = generation.step_logprobs, generation.step_entropies
+        self._chosen, self._attribute_limit = chosen, attribute_limit
+        self.spans = len(chosen)
+        """How many they are."""
+        self._ids = span_ids(len(chosen))
+        self._groups = _by_layout(self, chosen)
+        self.size = sum(
+            [
+                len(indices) * width(layout, span.trace_state, attribute_limit)
+                for layout, indices in self._groups
+            ]
+        )
+        """Bytes that they take."""
+
+    def write(self, into: bytearray, begin: int) -> int:
+        """Write them over ``into`` from ``begin`` on, which is made longer where they don't fit.
+
+        Returns:
+            Where they end.
+        """
+        chosen = self._chosen
+        if not chosen:
+            return begin
+        ids, times = self._ids, _times(self, chosen)
+        for layout, indices in self._groups:
+            one, at = template(self._span, layout, self._attribute_limit)
+            for offset, columns in ((at.span_id, ids), (at.start, times), (at.end, times)):
+                one[offset : offset + 8] = columns.common
+            numbers = _numbers(one, at, layout, self, indices)
+            step, count = len(one), len(indices)
+            end = begin + step * count
+            into[begin:end] = one * count
+            id_at, start_at, end_at = begin + at.span_id, begin + at.start, begin + at.end
+            if isinstance(indices, range):
+                first = indices.start - chosen.start
+                here, next_to_it = slice(first, first + count), slice(first + 1, first + count + 1)
+                for k, column in ids.differing:
+                    into[id_at + k : end : step] = column[here]
+                for k, column in times.differing:
+                    into[start_at + k : end : step] = column[here]
+                    into[end_at + k : end : step] = column[next_to_it]
+            else:
+                positions = [i - chosen.start for i in indices]
+                for k, column in ids.picked(positions):
+                    into[id_at + k : end : step] = column
+                for k, column in times.picked(positions):
+                    into[start_at + k : end : step] = column
+                for k, column in times.picked([i + 1 for i in positions]):
+                    into[end_at + k : end : step] = column
+            for offset, column in numbers:
+                into[begin + offset : end : step] = column
+            begin = end
         return begin
-    ids, times = span_ids(len(chosen)), _times(generation, chosen)
-    for layout, indices in _by_layout(generation, chosen):
-        one, at = template(span, layout, attribute_limit)
-        for offset, columns in ((at.span_id, ids), (at.start, times), (at.end, times)):
-            one[offset : offset + 8] = columns.common
-        numbers = _numbers(one, at, layout, generation, indices)
-        width, count = len(one), len(indices)
-        end = begin + width * count
-        into[begin:end] = one * count
-        id_at, start_at, end_at = begin + at.span_id, begin + at.start, begin + at.end
-        if isinstance(indices, range):
-            first = indices.start - chosen.start
-            here, next_to_it = slice(first, first + count), slice(first + 1, first + count + 1)
-            for k, column in ids.differing:
-                into[id_at + k : end : width] = column[here]
-            for k, column in times.differing:
-                into[start_at + k : end : width] = column[here]
-                into[end_at + k : end : width] = column[next_to_it]
-        else:
-            positions = [i - chosen.start for i in indices]
-            for k, column in ids.picked(positions):
-                into[id_at + k : end : width] = column
-            for k, column in times.picked(positions):
-                into[start_at + k : end : width] = column
-            for k, column in times.picked([i + 1 for i in positions]):
-                into[end_at + k : end : width] = column
-        for offset, column in numbers:
-            into[begin + offset : end : width] = column
-        begin = end
-    return begin
 
 
-def _times(generation: Generation, chosen: range) -> Columns:
+def _times(of: StepSpans, chosen: range) -> Columns:
     """Start of the first chosen step, then the end of each: a step begins where the one before it ended."""
-    steps, first, stop = generation.step_ns, chosen.start, chosen.stop
-    start, last = steps[first - 1] if first else generation.start_ns, steps[stop - 1]
+    steps, first, stop = of.step_ns, chosen.start, chosen.stop
+    start, last = steps[first - 1] if first else of.start_ns, steps[stop - 1]
     ends = steps if not first and stop == len(steps) else steps[first:stop]
     if not isinstance(ends, array):
         ends = array("Q", ends)
@@ -170,19 +218,19 @@ def _times(generation: Generation, chosen: range) -> Columns:
 
 
 def _numbers(
-    one: bytearray, at: Template, layout: Layout, generation: Generation, indices: Sequence[int]
+    one: bytearray, at: Template, layout: Layout, of: StepSpans, indices: Sequence[int]
 ) -> list[tuple[int, bytes]]:
     """Bytes of the attributes that are there and did not fall to the limit, each with its offset in a span.
     Those that all spans have in common go into ``one``."""
     numbers: list[tuple[int, bytes]] = []
     if at.step_index >= 0:
         numbers += enumerate(_index_columns(indices, layout.index_bytes), at.step_index)
-    if at.tokens >= 0 and generation.step_tokens is not None:
-        tokens = [generation.step_tokens[i] or 0 for i in indices]
+    if at.tokens >= 0 and of.step_tokens is not None:
+        tokens = [of.step_tokens[i] or 0 for i in indices]
         numbers += enumerate(_varint_columns(tokens, layout.tokens_bytes), at.tokens)
     if at.logprob < 0 and at.entropy < 0:
         return numbers
-    for offset, values in ((at.logprob, generation.step_logprobs), (at.entropy, generation.step_entropies)):
+    for offset, values in ((at.logprob, of.step_logprobs), (at.entropy, of.step_entropies)):
         if offset >= 0 and values is not None:
             doubles = array("d", [values[i] or 0.0 for i in indices])
             common, differing = columns_of(little_endian(doubles))
@@ -191,17 +239,17 @@ def _numbers(
     return numbers
 
 
-def _by_layout(generation: Generation, chosen: range) -> Iterable[tuple[Layout, Sequence[int]]]:
+def _by_layout(of: StepSpans, chosen: range) -> Iterable[tuple[Layout, Sequence[int]]]:
     """Group steps by layout; their order within a request means nothing."""
-    if generation.step_tokens is generation.step_logprobs is generation.step_entropies is None:
+    if of.step_tokens is of.step_logprobs is of.step_entropies is None:
         return _plain(chosen.start, chosen.stop)
     groups: list[tuple[Layout, Sequence[int]]] = []
     for index_bytes, part in _by_index_bytes(chosen):
-        uniform = _uniform_layout(generation, index_bytes, part)
+        uniform = _uniform_layout(of, index_bytes, part)
         if uniform is not None:
             groups.append((uniform, part))
         else:
-            groups += _sorted_out(generation, index_bytes, part)
+            groups += _sorted_out(of, index_bytes, part)
     return groups
 
 
@@ -222,11 +270,11 @@ def _by_index_bytes(chosen: range) -> list[tuple[int, range]]:
     return parts
 
 
-def _uniform_layout(generation: Generation, index_bytes: int, part: range) -> Layout | None:
+def _uniform_layout(of: StepSpans, index_bytes: int, part: range) -> Layout | None:
     """The layout of all steps of ``part`` where they share one, found without looking at each in Python."""
     tokens, logprobs, entropies = (
         None if values is None else values[part.start : part.stop]
-        for values in (generation.step_tokens, generation.step_logprobs, generation.step_entropies)
+        for values in (of.step_tokens, of.step_logprobs, of.step_entropies)
     )
     for values in (tokens, logprobs, entropies):
         if values is not None and (len(values) < len(part) or None in values):
@@ -240,17 +288,15 @@ def _uniform_layout(generation: Generation, index_bytes: int, part: range) -> La
     return Layout(index_bytes, tokens_bytes, logprobs is not None, entropies is not None)
 
 
-def _sorted_out(
-    generation: Generation, index_bytes: int, part: range
-) -> Iterable[tuple[Layout, Sequence[int]]]:
+def _sorted_out(of: StepSpans, index_bytes: int, part: range) -> Iterable[tuple[Layout, Sequence[int]]]:
     groups: dict[Layout, list[int]] = {}
     for i in part:
-        count = _at(generation.step_tokens, i)
+        count = _at(of.step_tokens, i)
         layout = Layout(
             index_bytes,
             varint_bytes(int(count)) if count is not None and count >= 0 else 0,
-            _at(generation.step_logprobs, i) is not None,
-            _at(generation.step_entropies, i) is not None,
+            _at(of.step_logprobs, i) is not None,
+            _at(of.step_entropies, i) is not None,
         )
         groups.setdefault(layout, []).append(i)
     return groups.items()

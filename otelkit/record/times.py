@@ -138,7 +138,7 @@ def gaps(times: array[int]) -> Lanes:
     if count < 1:
         return Lanes(0, 0)
     together = times.packed if isinstance(times, Times) else int.from_bytes(little_endian(times), "little")
-    difference = (together >> _BITS) - (together & (1 << _BITS * count) - 1)
+    difference = (together >> _BITS) - (together ^ times[count] << _BITS * count)
     # A negative one has borrowed from the next, and has its highest bit set.
     if difference < 0 or difference & _highest_bits(_size_for(count)):
         clamped = array("Q", [max(0, end - begin) for begin, end in pairwise(times)])

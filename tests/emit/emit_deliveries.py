@@ -12,6 +12,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from otelkit.emit import token_steps
+from otelkit.emit.otlp.batch import Memory, Unwritten
 from otelkit.emit.otlp.delivery import Delivery
 from otelkit.emit.otlp.discover import sender_like, timeout_of
 from otelkit.emit.otlp.envelope import Envelope
@@ -45,6 +46,16 @@ class Tally:
             self.numbers[r] for r in ("buffer_full", "export_failed", "rejected_by_collector", "shut_down")
         )
         return self.numbers["written"] == self.numbers["delivered"] + lost
+
+
+def written(body: bytes | Unwritten) -> bytes:
+    """A request as it is sent."""
+    if isinstance(body, bytes):
+        return body
+    content, lost = body.write(Memory())
+    assert len(content) == len(body)
+    assert not lost
+    return bytes(content)
 
 
 def body(spans: int = 5) -> bytes:

@@ -9,6 +9,7 @@ from typing import Any
 import opentelemetry.sdk.trace as sdk
 import pytest
 from emit_collector import HttpCollector
+from emit_deliveries import written
 from emit_process import run
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -40,6 +41,7 @@ from opentelemetry.trace import (
 from otelkit import __version__, semconv
 from otelkit.emit import late_spans
 from otelkit.emit.hook import all_processors, hook_into
+from otelkit.emit.otlp.batch import Unwritten
 from otelkit.emit.otlp.exporters import BufferedSpanExporter
 from otelkit.emit.route import OtlpRoute
 from otelkit.emit.sampler import AdaptiveSampler
@@ -64,8 +66,8 @@ class Delivered:
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
 
-    def put(self, body: bytes, items: int) -> None:
-        self.bodies.append(bytes(body))
+    def put(self, body: bytes | Unwritten, items: int) -> None:
+        self.bodies.append(written(body))
 
 
 def numbered(*, random: bool = False) -> RandomIdGenerator:

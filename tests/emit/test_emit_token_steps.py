@@ -16,6 +16,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans, Span
 from otelkit.emit import token_steps
 from otelkit.emit.otlp.envelope import Envelope
 from otelkit.model import Generation, SpanIdentity
+from otelkit.record.times import gaps, shifted
 
 UINT64 = (1 << 64) - 1
 
@@ -178,6 +179,23 @@ def test_times_that_run_backwards_are_written_as_they_are() -> None:
     times = [START + 5_000_000_000, START + 1, START + (1 << 45)]
     spans = decode(token_steps.encode(generation(3, step_ns=times), (range(3),)))
     assert [span.end_time_unix_nano for span in spans] == times
+
+
+@pytest.mark.parametrize("times", [(10, 20, 300), (300, 20, 1 << 40), (20, 20, 20), (1, 10, 20)])
+def test_times_are_the_same_whatever_is_known_of_them(times: tuple[int, ...]) -> None:
+    """Broken: steps whose times run backwards, or begin before their generation, are exported at others."""
+    start = 1_700_000_000_000_000_005
+    packed = shifted(times, 1_700_000_000_000_000_000)
+    gaps(packed)
+    ids, span = token_steps.numbered_span_ids(3), identity()
+    known, unknown = (
+        token_steps.encode(
+            generation(3, start_ns=start, step_ns=steps, span=span), (range(3),), span_ids=lambda count: ids
+        )
+        for steps in (packed, tuple(packed))
+    )
+    assert known == unknown
+    assert [span.end_time_unix_nano for span in decode(known)] == list(packed)
 
 
 def test_odd_columns_do_no_harm() -> None:

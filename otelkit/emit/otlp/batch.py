@@ -1,78 +1,128 @@
-"""Spans on their way into one request, written into memory that is used again.
+"""Spans on their way into one request, which is written when it is sent.
 
-Fresh memory is mapped page by page at its first use, which costs more than all that is written into it; a
-batch of a megabyte has 256 pages.
+Until then they take a fifth of the memory. And a request is written into memory that is used for one after
+the other: fresh memory is mapped page by page at its first use, and what was written long ago has left the
+processor's caches; either costs more than to write a request.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
 from otelkit.emit.otlp.envelope import Envelope
+from otelkit.record import guard
 
 _ROOM: Final = 4_096
 """Bytes kept free before the spans for what goes before them, which is known last."""
-_MOST_LENT: Final = 4
-"""Buffers that are taken back; of a longer queue at a slow collector the rest is given up."""
 
 
-class Batch:
-    """A request in the making.
-
-    Args:
-        capacity: bytes of spans that it usually takes; more fit.
-    """
-
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
-        self._lent: list[bytearray] = []
-        self.buffer = bytearray()
-        """Spans are written into it from ``end`` on."""
-        self._clear()
-
-    def _clear(self) -> None:
-        self.end = _ROOM
-        self.spans = 0
+class Spans(Protocol):
+    """Spans of one resource and scope, each with its tag in ``ScopeSpans``."""
 
     @property
     def size(self) -> int:
-        """Bytes of spans written so far."""
-        return self.end - _ROOM
+        """Bytes."""
 
-    def added(self, end: int, spans: int) -> None:
-        """So many spans were written, up to ``end``."""
-        self.end = end
-        self.spans += spans
+    @property
+    def spans(self) -> int:
+        """How many."""
 
-    def prepare(self) -> None:
-        """Have memory to write into."""
-        if not self.buffer:
-            self.buffer = self._returned() or bytearray(_ROOM + self._capacity)
+    def write(self, into: bytearray, begin: int) -> int:
+        """Write them into ``into`` from ``begin`` on; where they end."""
 
-    def take(self, envelope: Envelope) -> bytes | memoryview:
-        """The finished request; the next begins empty. A view's memory is used again once it is gone."""
-        head, tail = envelope.head(self.size), envelope.tail
-        if self.size < self._capacity // 2 or len(head) > _ROOM:
-            # A small body in a large buffer would take more memory than it counts for while it waits.
-            with memoryview(self.buffer) as view:
-                body: bytes | memoryview = b"".join((head, view[_ROOM : self.end], tail))
-        else:
-            begin, end = _ROOM - len(head), self.end + len(tail)
-            self.buffer[begin:_ROOM] = head
-            self.buffer[self.end : end] = tail
-            body = memoryview(self.buffer)[begin:end]
-            if len(self._lent) < _MOST_LENT:
-                self._lent.append(self.buffer)
-            self.buffer = bytearray()
-        self._clear()
-        return body
 
-    def _returned(self) -> bytearray | None:
-        for number, buffer in enumerate(self._lent):
+class Encoded(NamedTuple):
+    """Spans that are bytes already."""
+
+    encoded: bytes
+    spans: int
+
+    @property
+    def size(self) -> int:
+        return len(self.encoded)
+
+    def write(self, into: bytearray, begin: int) -> int:
+        end = begin + len(self.encoded)
+        into[begin:end] = self.encoded
+        return end
+
+
+class Unwritten:
+    """A request that is complete but for its bytes.
+
+    Args:
+        parts: as many spans as ``spans``, which take ``size`` bytes.
+    """
+
+    __slots__ = ("_envelope", "_length", "_parts", "_size")
+
+    def __init__(self, envelope: Envelope, parts: list[Spans], size: int) -> None:
+        self._envelope, self._parts, self._size = envelope, parts, size
+        self._length = len(envelope.head(size)) + size + len(envelope.tail)
+
+    def __len__(self) -> int:
+        """Bytes that it will take."""
+        return self._length
+
+    def write(self, memory: Memory) -> tuple[bytes | memoryview, int]:
+        """Its bytes, until the memory is used again; and the number of spans that could not be written."""
+        tail, lost = self._envelope.tail, 0
+        buffer = memory.of(_ROOM + self._size + len(tail))
+        end = _ROOM
+        for part in self._parts:
             try:
-                buffer.pop()  # refused as long as a view of it is in use
-            except BufferError:
-                continue
-            buffer.append(0)
-            return self._lent.pop(number)
-        return None
+                end = part.write(buffer, end)
+            except Exception:
+                lost += part.spans
+                guard.fault("write spans")
+        head = self._envelope.head(end - _ROOM)
+        if len(head) > _ROOM:
+            return b"".join((head, buffer[_ROOM:end], tail)), lost
+        begin, stop = _ROOM - len(head), end + len(tail)
+        buffer[begin:_ROOM] = head
+        buffer[end:stop] = tail
+        return memoryview(buffer)[begin:stop], lost
+
+
+class Memory:
+    """What requests are written into, one after the other."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def of(self, size: int) -> bytearray:
+        """At least so many bytes. Never longer or shorter, so that somebody may still look at it."""
+        if len(self._buffer) < size:
+            self._buffer = bytearray(max(size, 2 * len(self._buffer)))
+        return self._buffer
+
+
+class Batch:
+    """A request in the making."""
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self._parts: list[Spans] = []
+        self.size = 0
+        """Bytes of spans so far."""
+        self.spans = 0
+
+    def add(self, part: Spans) -> None:
+        self._parts.append(part)
+        self.size += part.size
+        self.spans += part.spans
+
+    def put_first(self, other: Batch) -> None:
+        """Take all of another, which is empty then, and put it before the rest."""
+        self._parts[:0] = other._parts
+        self.size += other.size
+        self.spans += other.spans
+        other._clear()
+
+    def take(self, envelope: Envelope) -> Unwritten:
+        """The request; the next begins empty."""
+        taken = Unwritten(envelope, self._parts, self.size)
+        self._clear()
+        return taken

@@ -16,6 +16,7 @@ from opentelemetry import context
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY
 
 from otelkit.emit import notices, self_metrics
+from otelkit.emit.otlp.batch import Memory, Unwritten
 from otelkit.emit.otlp.sender import Reply, Sender
 from otelkit.record import guard
 
@@ -41,7 +42,7 @@ class Counts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    body: bytes | memoryview
+    body: bytes | Unwritten
     items: int
 
 
@@ -84,12 +85,13 @@ class Delivery:
         self._closed = False
         self._give_up_at: float | None = None
         self._thread: threading.Thread | None = None
+        self._memory = Memory()
 
     @property
     def address(self) -> str:
         return self._sender.address
 
-    def put(self, body: bytes | memoryview, items: int) -> None:
+    def put(self, body: bytes | Unwritten, items: int) -> None:
         """Leave a request for the thread. Never waits for the network; drops and counts what doesn't fit."""
         self.counts.written(items)
         with self._changed:
@@ -198,23 +200,32 @@ class Delivery:
             return request
 
     def _deliver(self, request: _Request) -> None:
+        body: bytes | memoryview
+        if isinstance(request.body, Unwritten):
+            body, lost = request.body.write(self._memory)
+            self.counts.dropped(lost, self_metrics.EXPORT_FAILED)
+            self._send(body, request.items - lost)
+        else:
+            self._send(request.body, request.items)
+
+    def _send(self, body: bytes | memoryview, items: int) -> None:
         give_up_at = time.monotonic() + self._retry_seconds
         backoff = FIRST_BACKOFF
         while True:
             limit = give_up_at if self._give_up_at is None else min(give_up_at, self._give_up_at)
             left = limit - time.monotonic()
             if left <= 0:
-                self.counts.dropped(request.items, self_metrics.EXPORT_FAILED)
+                self.counts.dropped(items, self_metrics.EXPORT_FAILED)
                 return
-            reply = self._sender.send(request.body, min(self._timeout, left))
+            reply = self._sender.send(body, min(self._timeout, left))
             self._note(reply)
             if reply.delivered:
                 self.counts.dropped(reply.rejected, self_metrics.REJECTED)
-                self.counts.delivered(request.items - reply.rejected)
+                self.counts.delivered(items - reply.rejected)
                 return
             self.counts.export_failed()
             if not reply.retryable:
-                self.counts.dropped(request.items, self_metrics.EXPORT_FAILED)
+                self.counts.dropped(items, self_metrics.EXPORT_FAILED)
                 return
             pause = backoff * _random.uniform(1 - JITTER, 1 + JITTER)
             if reply.retry_after is not None:
