@@ -73,7 +73,7 @@ class LateSpans:
 
     def can_begin(self) -> bool:
         maker = self._judgement().maker
-        return maker is not None and maker.is_as_judged()
+        return maker is not None and maker.tracer.sampler is maker.sampler and maker.is_enabled()
 
     def can_end(self) -> bool:
         return self._has_room() and self._judgement().only_batches
@@ -90,7 +90,7 @@ class LateSpans:
         error: str | None,
     ) -> SpanIdentity | None:
         maker = self._judgement().maker  # asked again: the program may have added a processor
-        if maker is None or not maker.is_as_judged():
+        if maker is None or maker.tracer.sampler is not maker.sampler or not maker.is_enabled():
             return None
         status = _UNSET if error is None else Status(StatusCode.ERROR, error)
         return maker.make(name, surrounding, sent, others, start_ns, end_ns, status)
@@ -140,15 +140,15 @@ class _Maker:
     """Makes whole spans of one tracer."""
 
     def __init__(self, tracer: Tracer, take: Take) -> None:
-        self._tracer = tracer
+        self.tracer = tracer
         self._take = take
         self._encoder = SpanEncoder()
         self._shared: dict[int, tuple[Shared, bytes | None]] = {}
         """What attributes of requests are as bytes, by their identity; they are kept beside it, so that it
         stays taken."""
-        self._sampler = tracer.sampler
+        self.sampler = tracer.sampler
         self._of_roots = _of_roots(tracer.sampler)
-        self._is_enabled: Callable[[], bool] = getattr(tracer, "_is_enabled", lambda: True)
+        self.is_enabled: Callable[[], bool] = getattr(tracer, "_is_enabled", lambda: True)
         self._scope = tracer._instrumentation_scope
         self._ids = tracer.id_generator
         is_random: Callable[[], bool] = getattr(self._ids, "is_trace_id_random", lambda: False)
@@ -156,10 +156,6 @@ class _Maker:
         limits: SpanLimits = tracer._span_limits
         self._most_attributes = limits.max_span_attributes
         self._longest_value = limits.max_span_attribute_length
-
-    def is_as_judged(self) -> bool:
-        """Whether the program has not turned the tracer off since, or given it another sampler."""
-        return self._tracer.sampler is self._sampler and self._is_enabled()
 
     def make(
         self,
@@ -183,7 +179,7 @@ class _Maker:
         if decided is None:
             attributes = {**sent, **others}
             kind = SpanKind.CLIENT
-            decided = self._sampler.should_sample(surrounding, trace_id, name, kind, attributes, ())
+            decided = self.sampler.should_sample(surrounding, trace_id, name, kind, attributes, ())
         sampled, state = decided.decision is Decision.RECORD_AND_SAMPLE, decided.trace_state
         span_id = self._ids.generate_span_id()
         if sampled:
@@ -236,7 +232,7 @@ class _Maker:
             name,
             context,
             parent,
-            self._tracer.resource,
+            self.tracer.resource,
             self._limited(attributes),
             kind=SpanKind.CLIENT,
             status=status,
@@ -244,7 +240,7 @@ class _Maker:
             end_time=end_ns,
             instrumentation_scope=self._scope,
         )
-        self._tracer.span_processor.on_end(span)
+        self.tracer.span_processor.on_end(span)
 
     def _limited(self, attributes: Mapping[str, Any]) -> BoundedAttributes:
         return BoundedAttributes(self._most_attributes, attributes, max_value_len=self._longest_value)

@@ -40,11 +40,11 @@ def parse_json(body: bytes) -> Any:
 
 
 class _Body:
-    """What is known of a body while it is read."""
+    """What is known of a body while it is read, and what takes the place of its stream."""
 
     def __init__(self, recording: Recording, response: Any, reading: Any) -> None:
-        self.recording = recording
         self.inner = response.stream
+        self.recording = recording
         self.reading = reading
         """The client's own iterator over the body, if there is one."""
         self._headers = response.headers
@@ -60,9 +60,8 @@ class _Body:
         if self.reading is None:
             self.recording.abandon()
 
-    @property
-    def passes_through(self) -> bool:
-        return self.reading is not None
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
 
     def feed(self, data: bytes) -> None:
         try:
@@ -96,7 +95,7 @@ class _Body:
             self.recording.answered(parse_json(self._buffer))
         self.recording.completed()
 
-    def close(self) -> None:
+    def closing(self) -> None:
         """The response is being closed: by the consumer, unless the client's iterator is in the middle of
         reading."""
         if not (getattr(self.reading, "gi_running", False) or getattr(self.reading, "ag_running", False)):
@@ -110,7 +109,7 @@ def is_watchable(response: Any) -> bool:
 
 def recording_of(response: Any) -> Recording | None:
     """The recording that ``watch_bytes`` tied to this response."""
-    body = getattr(getattr(response, "stream", None), "otelkit_body", None)
+    body = getattr(response, "stream", None)
     return body.recording if isinstance(body, _Body) else None
 
 
@@ -122,14 +121,14 @@ def watch_bytes(response: Any, recording: Recording, *, reading: Any = None) -> 
         recording: told how the body ends.
         reading: the client's own iterator over the body, which reports steps and ends itself.
     """
-    body = getattr(response.stream, "otelkit_body", None)
+    body = response.stream
     if isinstance(body, _Body):
         body.reading = reading
         return
-    kind: Any = type(response.stream)
+    kind: Any = type(body)
     watching = _watching(kind)
     if watching is not None:
-        response.stream = watching(_Body(recording, response, reading))
+        response.stream = watching(recording, response, reading)
 
 
 @lru_cache(maxsize=64)
@@ -144,33 +143,25 @@ def _watching(kind: Any) -> Any:
 def _stream_type(base: Any) -> Any:
     """A subclass of the library's own stream type, which it insists on."""
 
-    class WatchedBytes(base):  # type: ignore[misc]
-        def __init__(self, body: _Body) -> None:
-            self.otelkit_body = body
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self.otelkit_body.inner, name)
-
+    class WatchedBytes(_Body, base):  # type: ignore[misc]
         if base.__name__ == "SyncByteStream":
 
             def __iter__(self) -> Iterator[bytes]:
-                body = self.otelkit_body
-                return iter(body.inner) if body.passes_through else _read(body)
+                return _read(self) if self.reading is None else iter(self.inner)
 
             def close(self) -> None:
-                self.otelkit_body.close()
-                self.otelkit_body.inner.close()
+                self.closing()
+                self.inner.close()
 
         else:
 
             def __aiter__(self) -> AsyncIterator[bytes]:
-                body = self.otelkit_body
-                inner: AsyncIterator[bytes] = body.inner.__aiter__()
-                return inner if body.passes_through else _read_async(body, inner)
+                inner: AsyncIterator[bytes] = self.inner.__aiter__()
+                return _read_async(self, inner) if self.reading is None else inner
 
             async def aclose(self) -> None:
-                self.otelkit_body.close()
-                await self.otelkit_body.inner.aclose()
+                self.closing()
+                await self.inner.aclose()
 
     return WatchedBytes
 

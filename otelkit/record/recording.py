@@ -17,7 +17,7 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 from otelkit import semconv
 from otelkit.model import CallSite, Generation, Outcome, SpanIdentity
 from otelkit.record import paused, propagation, session, span
-from otelkit.record.active import ActiveSpan, with_span
+from otelkit.record.active import SPAN_KEY, ActiveSpan
 from otelkit.record.attributes import request_attributes
 from otelkit.record.guard import fault, guarded
 from otelkit.record.request import Request
@@ -170,7 +170,11 @@ class Recording:
         return ActiveSpan(self._active_context())
 
     def __enter__(self) -> None:
-        context = self._active_context()
+        for surrounding in self._unmade:
+            context: Context | None = Context({**surrounding, SPAN_KEY: UnmadeSpan(self._made_span)})
+            break
+        else:
+            context = self._active_context()
         self._token = None if context is None else otel_context.attach(context)
 
     def __exit__(
@@ -184,7 +188,7 @@ class Recording:
 
     def _active_context(self) -> Context | None:
         for surrounding in self._unmade:
-            return with_span(UnmadeSpan(self._made_span), surrounding)
+            return Context({**surrounding, SPAN_KEY: UnmadeSpan(self._made_span)})
         made = self._span
         if made is None or self._joined or not made.get_span_context().is_valid:
             return None

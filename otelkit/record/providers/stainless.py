@@ -115,8 +115,8 @@ class Stainless:
                 if name not in CONTENT:
                     sent[name] = value.copy() if isinstance(value, MUTABLE) else value
             headers = options.headers
-            server = _clients.get(id(client))
-            if server is None or server.client() is not client or server.url is not _base_url(client):
+            server, url = _clients.get(id(client)), getattr(client, "_base_url", None)
+            if server is None or server.client() is not client or server.url is not url:
                 server = self._look_at(client)
             describe = partial(
                 _request,
@@ -134,11 +134,17 @@ class Stainless:
             return None
 
     def _look_at(self, client: Any) -> _Server:
-        url = _base_url(client)
+        # The property may take ten microseconds, where the client holds its URL under the other name as well.
+        kept = getattr(client, "_base_url", None)
+        url = getattr(client, "base_url", None) if kept is None else kept
         host = getattr(url, "host", "") or ""
         port = getattr(url, "port", None) or {"https": 443, "http": 80}.get(getattr(url, "scheme", ""))
         found = _clients[id(client)] = _Server(
-            ref(client, partial(_forget, id(client))), url, self.provider_of(client), host, port
+            ref(client, partial(_forget, id(client))),
+            object() if kept is None else kept,
+            self.provider_of(client),
+            host,
+            port,
         )
         return found
 
@@ -179,7 +185,8 @@ class _Server:
     """Where a client sends its requests, which would cost each of them some microseconds to find anew."""
 
     client: ref[Any]
-    url: Any
+    url: object
+    """Another than the client's own as soon as that changes."""
     provider: str
     address: str
     port: int | None
@@ -195,20 +202,15 @@ def _forget(identity: int, dead: ref[Any]) -> None:
         _clients.pop(identity, None)
 
 
-def _base_url(client: Any) -> Any:
-    """What ``client.base_url`` gives, where the client holds it under this name: the property may take ten
-    microseconds."""
-    url = getattr(client, "_base_url", None)
-    return getattr(client, "base_url", None) if url is None else url
-
-
 def _watch_new_stream(original: Any) -> Any:
     """For streams that make their iterator at once. A stream made later, by ``parse`` of a raw response,
     continues the recording that its response carries."""
 
     def construct(stream: Any, *args: Any, **kwargs: Any) -> None:
         original(stream, *args, **kwargs)
-        stream._iterator = _watch_iterator(stream, stream._iterator)
+        # Most responses carry none yet.
+        if recording_of(getattr(stream, "response", None)) is not None:
+            stream._iterator = _watch_iterator(stream, stream._iterator)
 
     return construct
 
