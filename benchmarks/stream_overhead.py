@@ -8,14 +8,16 @@ process per way: its instrumentation is on for one stream and off for the next. 
 they are never laid out alike, which makes the client alone differ by more than what is looked for. All are
 kept on one processor. What is added per chunk has two parts: the median difference of two streams in CPU time
 of the thread that reads, and the CPU time of all other threads, that of the delivery included, which is
-summed over 4,000 chunks, as it may be put off from one stream to a later one; of that the median again. The
-processes of all ways live side by side and every round goes through all of them; after some rounds all are
-started anew.
+summed from one delivery to the next, as it may be put off from one stream to a later one; of that the median
+again. The processes of all ways live side by side and every round goes through all of them; after some rounds
+all are started anew.
 
 All do the same work: spans go to a collector in another process, which counts what arrives; metrics are kept
-in memory and read by nobody; texts are not recorded. otelkit looks for parameter changes and sends a span for
-every token besides. ``least`` and ``stamps`` are no peers: they are the SDK with one empty span a call, and
-that with the time of every chunk. ``--traces-only`` spares peers the metrics, but not otelkit.
+in memory and read by nobody; texts are not recorded. All are delivered after 20,000 chunks with
+instrumentation, which take two to four seconds: left alone, the SDK and otelkit deliver every five. otelkit
+looks for parameter changes and sends a span for every token besides. ``least`` and ``stamps`` are no peers:
+they are the SDK with one empty span a call, and that with the time of every chunk. ``--traces-only`` spares
+peers the metrics, but not otelkit.
 
 Peers are installed by pip into virtual environments under ``.cache``, each with the newest openai that it
 accepts; one that can't be installed, or delivers nothing, is named in ``skipped``.
@@ -37,7 +39,7 @@ import shutil
 import statistics
 import subprocess
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -51,10 +53,10 @@ from stream_ways import PEERS, REQUIREMENTS, TRACES_ONLY
 TIMES_LESS_THAN_BEST_PEER: Final = 15.0
 LENGTHS: Final = [100, 400]
 """Chunks of a stream: one with the role, one with the finish reason, and one for each token between them."""
-CHUNKS_TO_DELIVERY: Final = 4_000
+CHUNKS_TO_DELIVERY: Final = 20_000
+"""One delivery takes one or two milliseconds, whatever is in it."""
+CHUNKS_TO_WARM_UP: Final = 4_000
 OURS: Final = ("otelkit", "least", "stamps")
-DELIVERIES_IN_ROUND: Final = 4
-"""Of these. One for others: a small difference needs more streams to be seen."""
 FOLDER: Final = Path(__file__).resolve().parent
 CACHE: Final = FOLDER.parent / ".cache" / "stream_overhead"
 
@@ -91,22 +93,30 @@ class Child:
         self.openai = self._answer()
         """Version of the client."""
 
-    def measure(self, chunks: int, costs: Costs) -> None:
+    def measure(self, chunks: int, costs: Costs, in_all: int = CHUNKS_TO_DELIVERY) -> None:
         """Read streams without instrumentation and with it, and deliver what was recorded.
+
+        Args:
+            chunks: of a stream.
+            in_all: chunks to be read with instrumentation.
 
         Raises:
             Unusable: the process ended, or spans are missing.
         """
-        pairs = max(1, CHUNKS_TO_DELIVERY // chunks)
+        pairs = max(1, in_all // chunks)
+        before = self._collector.totals()
         spent, background = self._ask(pairs, chunks)
-        background += self._deliver(pairs, pairs * (chunks - 2))
+        background += self._deliver(before, pairs, pairs * (chunks - 2))
         costs.bare.extend(bare / chunks for bare, _ in spent)
         costs.reading.extend((instrumented - bare) / chunks for bare, instrumented in spent)
         costs.background.append(background / (chunks * pairs))
 
-    def _deliver(self, generations: int, tokens: int) -> int:
-        """Have everything delivered that was recorded; CPU ns."""
-        before = self._collector.totals()
+    def _deliver(self, before: Counter[str], generations: int, tokens: int) -> int:
+        """Have everything delivered that was recorded; CPU ns.
+
+        Args:
+            before: what had arrived before that was recorded, of which full batches are sent at once.
+        """
         (reading,), others = self._ask(0, 0)
         arrived = self._collector.totals() - before
         steps = tokens if self._way == "otelkit" else 0
@@ -153,7 +163,7 @@ def _child(python: str, way: str, lengths: list[int], collector: Collector) -> I
     child = Child(python, way, collector)
     try:
         for chunks in lengths:
-            child.measure(chunks, Costs())  # to warm up
+            child.measure(chunks, Costs(), CHUNKS_TO_WARM_UP)
         yield child
     finally:
         child.close()
@@ -206,8 +216,7 @@ def compare(peers: Sequence[str], restarts: int, rounds: int, lengths: list[int]
                 for number in range(rounds):
                     print(f"start {restart + 1}/{restarts}, round {number + 1}/{rounds}", file=sys.stderr)
                     for chunks, (way, child) in product(lengths, children.items()):
-                        for _ in range(DELIVERIES_IN_ROUND if way in OURS else 1):
-                            child.measure(chunks, found[way, chunks])
+                        child.measure(chunks, found[way, chunks])
     ways = [way for way in pythons if way not in skipped]
     table = {way: _row({chunks: found[way, chunks] for chunks in lengths}) for way in ways}
     for way, row in table.items():
