@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -44,6 +45,9 @@ class BulkHistogram(Histogram):
         """Bounds by unit."""
         self._lowest = 0
         """Lowest bucket that the last values added by lanes were in: where the next are looked for."""
+        self._only: int | None = 0
+        """The only bucket that the last values of all parts were in: it takes less to tell that the next are,
+        too, than to count them."""
 
     def add(self, value: float, per_unit: int = 1, exemplar: Example | None = None) -> None:
         """Count one value; whole numbers are quickest.
@@ -64,25 +68,37 @@ class BulkHistogram(Histogram):
         if exemplar is not None:
             self._show(bucket, Exemplar(exemplar.labels, total, exemplar.at))
 
-    def add_parts(self, parts: Iterable[Part], per_unit: int = 1, exemplar: Example | None = None) -> None:
+    def add_parts(
+        self, values: Lanes, parts: Iterable[Part], per_unit: int = 1, exemplar: Example | None = None
+    ) -> None:
         """Count values both here and, part by part, in other histograms with the same bounds.
 
         Args:
+            values: at least one.
+            parts: all of them.
             exemplar: to put, here, on the highest bucket that any of the values is in.
         """
         _, buckets = self._scaled.get(per_unit) or self._scale(per_unit)
-        highest, example = -1, 0
-        for histogram, values, total in parts:
-            if not values.length:
+        only = self._only
+        if only is not None and not buckets.all_in(only, values):
+            only = None
+        lowest, highest, example = sys.maxsize, -1, 0
+        for histogram, begin, end, total in parts:
+            if begin == end:
                 continue
-            counts, value = buckets.count(values, histogram._lowest)
-            histogram._lowest = counts[0][0]
+            if only is None:
+                counts, value = buckets.count(values.part(begin, end), histogram._lowest)
+                histogram._lowest = counts[0][0]
+            else:
+                counts, value = [(only, end - begin)], values.at(end - 1) if highest < 0 else 0
             seconds = total / per_unit
             histogram._take(counts, seconds)
             self._take(counts, seconds)
+            lowest = min(lowest, counts[0][0])
             if counts[-1][0] > highest:
                 highest, example = counts[-1][0], value
-        if exemplar is not None and highest >= 0:
+        self._only = highest if highest == lowest else None
+        if exemplar is not None:
             self._show(highest, Exemplar(exemplar.labels, example / per_unit, exemplar.at))
 
     def _show(self, bucket: int, exemplar: Exemplar) -> None:
@@ -107,8 +123,8 @@ class BulkHistogram(Histogram):
         return scaled
 
 
-Part = tuple[BulkHistogram, Lanes, int]
-"""A histogram, values for it, and their sum."""
+Part = tuple[BulkHistogram, int, int, int]
+"""A histogram; where the values for it begin and end; and their sum."""
 
 
 @lru_cache(maxsize=64)

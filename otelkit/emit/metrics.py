@@ -17,6 +17,7 @@ from otelkit import semconv
 from otelkit.emit.histogram import NANOSECONDS, BulkHistogram, Example, duration_bounds
 from otelkit.emit.output_metrics import OutputMetrics
 from otelkit.model import MAX_LABEL_TEXT, CallSite, Generation, ParameterChange, label_text, shares_text
+from otelkit.record.times import gaps
 
 MAX_CHANGES: Final = 256
 MAX_ERROR_TYPES: Final = 50
@@ -168,7 +169,10 @@ class GenerationMetrics:
         if steps and generation.streamed:
             series.first_chunk.add(max(0, steps[0] - generation.start_ns), NANOSECONDS, exemplar)
             times = steps if isinstance(steps, array) else array("Q", steps)
-            series.per_chunk.add_parts(self._outputs.by_position(generation, times), NANOSECONDS, exemplar)
+            between = gaps(times)
+            if between.length:
+                parts = self._outputs.by_position(generation, times)
+                series.per_chunk.add_parts(between, parts, NANOSECONDS, exemplar)
         if generation.input_tokens is not None:
             series.input_tokens.add(generation.input_tokens, 1, exemplar)
         if generation.output_tokens is not None:

@@ -14,7 +14,6 @@ from prometheus_client import CollectorRegistry
 from otelkit import semconv
 from otelkit.emit.histogram import BulkHistogram, Example, Part
 from otelkit.model import Generation
-from otelkit.record.times import gaps
 
 _ENDS: Final = tuple(bound - 1 for bound in semconv.POSITION_BOUNDS)
 """Where positions end among the gaps of steps of one token each."""
@@ -60,17 +59,14 @@ class OutputMetrics:
         )
 
     def by_position(self, generation: Generation, times: array[int]) -> list[Part]:
-        """The gaps between token steps, in nanoseconds, each with the histogram into which it belongs.
+        """Which gaps between token steps, in nanoseconds, belong into which histogram.
 
         Args:
-            times: nanoseconds at which each step ended.
+            times: nanoseconds at which each step ended, at least two.
         """
-        between = gaps(times)
-        if not between.length:
-            return []
         service = generation.call_site.service
         known = self._of(service).by_position
-        ends = _ends(generation.step_tokens, between.length)
+        ends = _ends(generation.step_tokens, len(times) - 1)
         while len(known) < len(ends):
             known.append(self._steps.labels(service, semconv.POSITIONS[len(known)]))
         parts: list[Part] = []
@@ -78,7 +74,7 @@ class OutputMetrics:
         for histogram, end in zip(known, ends, strict=False):
             # Gaps that follow each other add up to the time between the first and the last of their ends.
             until = times[end]
-            parts.append((histogram, between.part(begin, end), max(0, until - since)))
+            parts.append((histogram, begin, end, max(0, until - since)))
             begin, since = end, until
         return parts
 

@@ -119,6 +119,19 @@ class Buckets:
         last = (before.bit_length() - 1) // _BITS if before else lanes.length - 1
         return counts, packed >> _BITS * last & _LANE
 
+    def all_in(self, bucket: int, lanes: Lanes) -> bool:
+        """Whether all lanes, at least one, are in that bucket."""
+        packed, length = lanes
+        size = _size_for(length)
+        kept = self._to_add.get(size) or self._kept(size)
+        highest_bits = _highest_bits(size)
+        if packed + (kept[bucket] or self._make(kept, bucket, size)) & highest_bits:
+            return False
+        if not bucket:
+            return True
+        to_add = kept[bucket - 1] or self._make(kept, bucket - 1, size)
+        return (packed + to_add & highest_bits).bit_count() == length
+
     def _kept(self, size: int) -> list[int | None]:
         fresh: list[int | None] = [None] * len(self._bounds)
         if size <= _SIZES[-1]:

@@ -62,9 +62,22 @@ def test_bulk_updates_equal_single_ones(batches: list[list[int]]) -> None:
     single = Histogram("single", "", buckets=semconv.DURATION_BUCKETS, registry=page)
     # Values on the bounds themselves as well.
     batches.append([int(bound * 1e9) for bound in semconv.DURATION_BUCKETS])
+    # All in one bucket, several times over, and then not.
+    batches += [
+        [20_000_000] * 3,
+        [10_000_001] * 7,
+        [15_000_000, 20_000_000],
+        [15_000_000, 20_000_001],
+        [1, 2],
+    ]
     for batch in batches:
         lanes = Lanes(sum(value << 64 * i for i, value in enumerate(batch)), len(batch))
-        bulk.add_parts([(part, lanes, sum(batch))], 1_000_000_000)
+        half = len(batch) // 2
+        bulk.add_parts(
+            lanes,
+            [(part, 0, half, sum(batch[:half])), (part, half, len(batch), sum(batch[half:]))],
+            1_000_000_000,
+        )
         for value in batch:
             one_by_one.add(value, 1_000_000_000)
             single.observe(value / 1e9)

@@ -52,6 +52,8 @@ def test_lanes_are_counted_by_bucket_in_any_part(
     counts, last = Buckets(upper).count(part, data.draw(st.integers(0, len(upper) - 1)))
     in_bucket = [bisect_left(upper, number) for number in expected]
     assert counts == sorted(Counter(in_bucket).items())
+    for bucket in {0, *in_bucket, len(upper) - 1}:
+        assert Buckets(upper).all_in(bucket, part) is (set(in_bucket) == {bucket})
     assert last == [n for n, bucket in zip(expected, in_bucket, strict=True) if bucket == max(in_bucket)][-1]
 
 
