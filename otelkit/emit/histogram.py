@@ -80,17 +80,36 @@ class BulkHistogram(Histogram):
         """
         _, buckets = self._scaled.get(per_unit) or self._scale(per_unit)
         only = self._only
-        if only is not None and not buckets.all_in(only, values):
-            only = None
+        if only is not None and buckets.all_in(only, values):
+            highest, example = only, self._add_alike(only, values, parts, per_unit)
+        else:
+            highest, example = self._add_counted(buckets, values, parts, per_unit)
+        if exemplar is not None and highest >= 0:
+            self._show(highest, Exemplar(exemplar.labels, example / per_unit, exemplar.at))
+
+    def _add_alike(self, bucket: int, values: Lanes, parts: Iterable[Part], per_unit: int) -> int:
+        """Count values of one bucket; the last of the first part."""
+        first, together = 0, 0.0
+        for histogram, begin, end, total in parts:
+            if begin == end:
+                continue
+            first = first or end
+            seconds = total / per_unit
+            together += seconds
+            histogram._take(((bucket, end - begin),), seconds)
+        self._take(((bucket, values.length),), together)
+        return values.at(first - 1)
+
+    def _add_counted(
+        self, buckets: Buckets, values: Lanes, parts: Iterable[Part], per_unit: int
+    ) -> tuple[int, int]:
+        """Count values; the highest bucket of any, -1 for none, and one that is in it."""
         lowest, highest, example = sys.maxsize, -1, 0
         for histogram, begin, end, total in parts:
             if begin == end:
                 continue
-            if only is None:
-                counts, value = buckets.count(values.part(begin, end), histogram._lowest)
-                histogram._lowest = counts[0][0]
-            else:
-                counts, value = [(only, end - begin)], values.at(end - 1) if highest < 0 else 0
+            counts, value = buckets.count(values.part(begin, end), histogram._lowest)
+            histogram._lowest = counts[0][0]
             seconds = total / per_unit
             histogram._take(counts, seconds)
             self._take(counts, seconds)
@@ -98,8 +117,7 @@ class BulkHistogram(Histogram):
             if counts[-1][0] > highest:
                 highest, example = counts[-1][0], value
         self._only = highest if highest == lowest else None
-        if exemplar is not None:
-            self._show(highest, Exemplar(exemplar.labels, example / per_unit, exemplar.at))
+        return highest, example
 
     def _show(self, bucket: int, exemplar: Exemplar) -> None:
         if self._values_are_plain:

@@ -20,7 +20,7 @@ _LIMIT: Final = 1 << 63
 _LANE: Final = (1 << _BITS) - 1
 _WORD: Final = "L" if array("L").itemsize == _BYTES else "Q"
 """Of 64 bits; an array of the C compiler's own kind is filled in two thirds of the time."""
-_SIZES: Final = (16, 48, 192, 768, 3_072)
+_SIZES: Final = (16, 48, 128, 192, 256, 384, 512, 768, 1_536, 3_072)
 """Lanes for which what is added to all of them is kept; each serves all smaller numbers of lanes."""
 
 
