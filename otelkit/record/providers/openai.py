@@ -62,15 +62,16 @@ class _ChoicesReader:
             facts.finished(getattr(choice, "finish_reason", None))
 
 
+# A function for the rare chunk: variables of the loop would keep parts of each chunk alive until the next.
 _CHAT_TEXT: Final = f"""(
-    (delta := (choice := chunk.choices[0]).delta).content
+    chunk.choices[0].delta.content
     or (
-        False
+        lambda chunk, choice, delta: False
         if delta.role and not delta.__pydantic_extra__ and not any(map(delta.__dict__.get, {_DELTA_PARTS}))
         and choice.finish_reason is None and len(chunk.choices) == 1
         and chunk.usage is None and not chunk.__pydantic_extra__
         else None
-    )
+    )(chunk, chunk.choices[0], chunk.choices[0].delta)
 )"""
 """The text of a token step; False for a chunk that only tells the role, as most streams begin."""
 
