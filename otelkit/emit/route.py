@@ -73,7 +73,9 @@ class OtlpRoute:
         self._delay = delay_seconds
         self._resource: object = None
         self._envelope: Envelope
-        self._batch, self._taken = Batch(), Batch()
+        self._batch = Batch()
+        self._taken: list[bytes] = []
+        self._taken_bytes = 0
         self._batch_at = self._taken_at = 0.0
         """When the first of each was added, by ``time.monotonic``."""
         limits: SpanLimits | None = getattr(provider, "_span_limits", None)
@@ -88,11 +90,12 @@ class OtlpRoute:
                 self._write(generation, range(start, min(start + most, chosen.stop)))
 
     def take(self, span: bytes) -> bool:
-        if self._taken.size + len(span) > self._batch_bytes:
-            self._ship(self._taken)
-        if not self._taken.spans:
+        if self._taken_bytes + len(span) > self._batch_bytes:
+            self._ship(self._all_taken())
+        if not self._taken:
             self._taken_at = time.monotonic()
-        self._taken.add(Encoded(span, 1))
+        self._taken.append(span)
+        self._taken_bytes += len(span)
         return True
 
     def _write(self, generation: Generation, piece: range) -> None:
@@ -107,16 +110,24 @@ class OtlpRoute:
         batch.add(steps)
 
     def due_in(self) -> float | None:
-        first = [
-            at for batch, at in ((self._batch, self._batch_at), (self._taken, self._taken_at)) if batch.spans
-        ]
-        return max(0.0, min(first) + self._delay - time.monotonic()) if first else None
+        waiting = ((self._batch.spans, self._batch_at), (len(self._taken), self._taken_at))
+        first = min((at for spans, at in waiting if spans), default=None)
+        return None if first is None else max(0.0, first + self._delay - time.monotonic())
 
     def ship(self) -> None:
-        if self._taken.size + self._batch.size <= self._batch_bytes:
-            self._batch.put_first(self._taken)
-        self._ship(self._taken)
+        taken = self._all_taken()
+        if taken.size + self._batch.size <= self._batch_bytes:
+            self._batch.put_first(taken)
+        self._ship(taken)
         self._ship(self._batch)
+
+    def _all_taken(self) -> Batch:
+        """The spans of generations that wait, which wait here no longer."""
+        batch = Batch()
+        if self._taken:
+            batch.add(Encoded(b"".join(self._taken), len(self._taken)))
+            self._taken, self._taken_bytes = [], 0
+        return batch
 
     def _ship(self, batch: Batch) -> None:
         spans = batch.spans

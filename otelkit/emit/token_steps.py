@@ -49,6 +49,8 @@ class Columns(NamedTuple):
 
 SpanIds = Callable[[int], Columns]
 """Makes n span ids, none of them all zero."""
+_Groups = Sequence[tuple[Layout, Sequence[int]]]
+"""Indices of steps by layout."""
 
 
 _random: Final = random.Random()
@@ -152,13 +154,13 @@ class StepSpans:
         self.spans = len(chosen)
         """How many they are."""
         self._ids = span_ids(len(chosen))
-        self._groups = _by_layout(self, chosen)
-        self.size = sum(
-            [
-                len(indices) * width(layout, span.trace_state, attribute_limit)
-                for layout, indices in self._groups
-            ]
-        )
+        if self.step_tokens is self.step_logprobs is self.step_entropies is None:
+            groups, size = _plain(chosen.start, chosen.stop, span.trace_state, attribute_limit)
+        else:
+            groups = _by_layout(self, chosen)
+            size = _size(groups, span.trace_state, attribute_limit)
+        self._groups = groups
+        self.size = size
         """Bytes that they take."""
 
     def write(self, into: bytearray, begin: int) -> int:
@@ -239,10 +241,8 @@ def _numbers(
     return numbers
 
 
-def _by_layout(of: StepSpans, chosen: range) -> Iterable[tuple[Layout, Sequence[int]]]:
+def _by_layout(of: StepSpans, chosen: range) -> _Groups:
     """Group steps by layout; their order within a request means nothing."""
-    if of.step_tokens is of.step_logprobs is of.step_entropies is None:
-        return _plain(chosen.start, chosen.stop)
     groups: list[tuple[Layout, Sequence[int]]] = []
     for index_bytes, part in _by_index_bytes(chosen):
         uniform = _uniform_layout(of, index_bytes, part)
@@ -254,9 +254,14 @@ def _by_layout(of: StepSpans, chosen: range) -> Iterable[tuple[Layout, Sequence[
 
 
 @lru_cache(maxsize=1_024)
-def _plain(start: int, stop: int) -> Sequence[tuple[Layout, range]]:
-    """Groups of steps that have nothing but an index."""
-    return [(PLAIN_LAYOUTS[index_bytes], part) for index_bytes, part in _by_index_bytes(range(start, stop))]
+def _plain(start: int, stop: int, trace_state: str, attribute_limit: int) -> tuple[_Groups, int]:
+    """Groups of steps that have nothing but an index, and the bytes that they take."""
+    groups = [(PLAIN_LAYOUTS[index_bytes], part) for index_bytes, part in _by_index_bytes(range(start, stop))]
+    return groups, _size(groups, trace_state, attribute_limit)
+
+
+def _size(groups: _Groups, trace_state: str, attribute_limit: int) -> int:
+    return sum(len(indices) * width(layout, trace_state, attribute_limit) for layout, indices in groups)
 
 
 def _by_index_bytes(chosen: range) -> list[tuple[int, range]]:
