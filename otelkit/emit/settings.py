@@ -34,11 +34,11 @@ class Settings:
     spans_per_generation: int = 10_000
     """Of a longer generation the first and the last half of this number are kept."""
     buffer_bytes: int = 32 * 1024 * 1024
-    """Encoded spans that wait for a collector which is down or slow; beyond it they are dropped and counted.
-    """
+    """Spans that wait for a collector which is down or slow, in bytes as they will be encoded: until then
+    most take a fifth of that. Beyond it they are dropped and counted."""
     batch_bytes: int = 1024 * 1024
     """Largest request; collectors refuse more than 4 MiB over gRPC by default. Twice that would save a
-    fortieth of all work in a service that sends one each second, and take 4 MB of its memory."""
+    fortieth of all work in a service that sends one each second, and be more than some vendors take."""
     retry_seconds: float = 120.0
     """A request that still fails after this long is dropped and counted."""
     queue_size: int = 10_000
