@@ -170,7 +170,7 @@ class Recording:
         return ActiveSpan(self._active_context())
 
     def __enter__(self) -> None:
-        for surrounding in self._unmade:
+        for surrounding in self._unmade:  # as in ``_active_context``, one function less
             context: Context | None = Context({**surrounding, SPAN_KEY: UnmadeSpan(self._made_span)})
             break
         else:
