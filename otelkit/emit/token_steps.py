@@ -29,6 +29,8 @@ from otelkit.model import Generation
 from otelkit.record.times import Times, little_endian
 
 DEFAULT_ATTRIBUTE_LIMIT: Final = 128
+_SHORT: Final = 512
+"""Steps of outputs whose columns of indices are kept: at most half a megabyte of them."""
 _TABLED_INDEX_BYTES: Final = 2
 """Indices below 16,384 come from a table of 33 kB."""
 _RANDOM_ID_BYTES: Final = 6
@@ -312,10 +314,20 @@ def _at(values: Sequence[float | None] | None, i: int) -> float | None:
 
 
 def _index_columns(indices: Sequence[int], size: int) -> Sequence[bytes]:
-    if isinstance(indices, range) and size <= _TABLED_INDEX_BYTES:
-        first = smallest(size)
-        return [column[indices.start - first : indices.stop - first] for column in _index_table(size)]
-    return _varint_columns(indices, size)
+    if not isinstance(indices, range) or size > _TABLED_INDEX_BYTES:
+        return _varint_columns(indices, size)
+    start, stop = indices.start, indices.stop
+    if stop > _SHORT:
+        return _from_table(start, stop, size)
+    return _from_table_once(start, stop, size)
+
+
+def _from_table(start: int, stop: int, size: int) -> Sequence[bytes]:
+    first = smallest(size)
+    return [column[start - first : stop - first] for column in _index_table(size)]
+
+
+_from_table_once: Final = lru_cache(maxsize=512)(_from_table)
 
 
 @lru_cache(maxsize=_TABLED_INDEX_BYTES)

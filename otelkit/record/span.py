@@ -185,7 +185,8 @@ def closing_attributes(facts: ResponseFacts, steps: Sequence[int], start: int) -
         attributes[semconv.USAGE_INPUT_TOKENS] = facts.input_tokens
     if facts.output_tokens is not None:
         attributes[semconv.USAGE_OUTPUT_TOKENS] = facts.output_tokens
-    entropies = [entropy for entropy in facts.step_entropies or () if entropy is not None]
+    known = facts.step_entropies
+    entropies = [] if known is None else [entropy for entropy in known if entropy is not None]
     if entropies:
         mean = sum(entropies) / len(entropies)
         attributes[semconv.OUTPUT_ENTROPY_MEAN] = mean
@@ -197,5 +198,7 @@ def closing_attributes(facts: ResponseFacts, steps: Sequence[int], start: int) -
 
 def _tokens_after_first(step_tokens: Sequence[int | None] | None, steps: int) -> int:
     """Tokens that came after the first step; one in each step where the provider does not tell."""
-    told = [tokens for tokens in (step_tokens or ())[1:] if tokens]
+    if step_tokens is None:
+        return steps - 1
+    told = [tokens for tokens in step_tokens[1:] if tokens]
     return sum(told) if len(told) == steps - 1 else steps - 1
