@@ -11,7 +11,7 @@ where nothing was changed; ``confounders`` and ``verdicts`` say it in words; ``s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -181,7 +181,11 @@ def prepare(window: Window, service: str) -> Prepared | str:
     if np.ptp(target[known]) < 1e-9:
         return "The latency series is constant: it looks cut off or stale, nothing can be learnt from it."
     delay = summary.typical_delay(cells, panel.services[service])
-    groups = grouped([c for c in window.changes if summary.inside(c, cells)], cells, delay)
+    groups = grouped(
+        [c for c in window.changes if summary.inside(c, cells)],
+        cells,
+        lambda when: summary.typical_delay(cells, panel.services[service], when),
+    )
     cells = prompts.without_own(cells, groups, fitting.width_of(cells))
     fitted = fitting.fit(cells, [g.place for g in groups])
     if fitted is None:
@@ -240,10 +244,10 @@ def control_names(panel: Panel, service: str) -> list[str]:
     return sorted(sorted(free, key=calls, reverse=True)[:MOST_CONTROLS])
 
 
-def grouped(changes: Sequence[ParameterChange], cells: Cells, delay: float) -> list[Group]:
+def grouped(changes: Sequence[ParameterChange], cells: Cells, delay: Callable[[float], float]) -> list[Group]:
     """Changes by moment; those that one cell can't tell apart share a group.
 
-    ``delay`` is the time, in seconds, from a call's beginning to its being seen.
+    ``delay`` says, in seconds, how late calls were seen before a moment (Unix seconds).
     """
     groups: list[list[ParameterChange]] = []
     for change in changes:
@@ -252,15 +256,16 @@ def grouped(changes: Sequence[ParameterChange], cells: Cells, delay: float) -> l
         else:
             groups.append([change])
     start = float(cells.times[0]) - cells.seconds
+    late = [delay(g[0].first_seen) for g in groups]
     return [
         Group(
             changes=tuple(g),
-            place=(g[0].first_seen + delay - start) / cells.seconds,
+            place=(g[0].first_seen + seen - start) / cells.seconds,
             rollout=max(0.0, *(c.last_seen - c.first_seen for c in g)) / cells.seconds,
-            delay=delay / cells.seconds,
+            delay=seen / cells.seconds,
             paths=beliefs.favoured(g),
         )
-        for g in groups
+        for g, seen in zip(groups, late, strict=True)
     ]
 
 

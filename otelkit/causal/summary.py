@@ -21,6 +21,11 @@ METHOD: Final = (
     "load, prompt length, the fleet and services called, under autocorrelated noise; Bayesian weighing of "
     "paths; credit by onset; p-values from placebo dates; Benjamini-Hochberg over changes."
 )
+DELAY_SECONDS: Final = 600.0
+DELAY_CELLS: Final = 5
+DELAY_APART: Final = 0.7
+"""Seconds before a change that say how late calls were seen then, how many cells of them must be known, and
+how far (log latency) from the usual delay theirs must be to be believed."""
 NAMES: Final = {
     "output_length": "output_length",
     "more_tokens": "output_length",
@@ -32,12 +37,22 @@ NAMES: Final = {
 }
 
 
-def typical_delay(cells: Cells, series: ServiceSeries) -> float:
-    """Seconds from a call's beginning to the middle of what shows it: calls are seen when they end."""
+def typical_delay(cells: Cells, series: ServiceSeries, before: float | None = None) -> float:
+    """Seconds from a call's beginning to the middle of what shows it: calls are seen when they end.
+
+    ``before`` (Unix seconds) asks for that of the minutes before a moment: once a queue is full, latency may
+    be a hundred times what it was when a change was made.
+    """
     median = cells.channels.get("p50")
     latency = 0.0
     if median is not None and np.isfinite(median).any():
-        latency = float(np.exp(np.nanmedian(median)))
+        usual = float(np.nanmedian(median))
+        if before is not None:
+            then = median[(cells.times > before - DELAY_SECONDS) & (cells.times <= before)]
+            then = then[np.isfinite(then)]
+            if len(then) >= DELAY_CELLS and abs(float(np.median(then)) - usual) > DELAY_APART:
+                usual = float(np.median(then))
+        latency = float(np.exp(usual))
     window = series.window_seconds / 2 if cells.counts is None else 0.0
     return latency + window
 

@@ -73,3 +73,20 @@ def test_queues_after_a_step_are_doubted() -> None:
     queues = np.asarray(known.queues) - np.asarray(witness.queues)
     assert queues[int(step.place) + 2] > 0.01
     assert queues[int(step.place) - 5] == 0
+
+
+def test_calls_are_as_late_as_before_the_change() -> None:
+    """Broken if a change that fills the queue for good is looked for minutes after it was made, because calls
+    are as late as that for most of the data."""
+    bounds = np.array([*2.0 ** np.arange(-2.0, 14.0), np.inf])
+    service = Service(
+        rate=lambda t: 4.0,
+        slots=20,
+        tokens=lambda t: 40.0,
+        seconds_per_token=switched((1500.0, 0.3), first=0.028),
+    )
+    data = panel(series(service, SECONDS, 1, step=STEP, bounds=bounds), step=STEP)
+    (finding,) = explain(data, "chat", [change(1500.0, "model")]).findings
+    assert finding.verdict is Verdict.CAUSAL
+    assert finding.effect_ratio is not None
+    assert finding.effect_ratio.value > 1
