@@ -208,7 +208,7 @@ def with_shifts(witness: Witness, panel: Panel, service: str) -> tuple[Witness, 
         return [cell_module.build(panel, series, steps=steps) for series in usable]
 
     controls = built(control_names(panel, service))
-    fleet = shifts.fleet(controls, model.channels, witness.fitted.width, len(cells.times))
+    fleet = shifts.fleet(controls, witness.fitted)
     if fleet is not None:
         found.append(fleet)
         sentences.append("the other services moved at the same moment")

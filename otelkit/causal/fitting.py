@@ -12,7 +12,7 @@ from otelkit.causal import design, lookups, pooling, steps
 from otelkit.causal.cells import COMPONENTS, Cells
 from otelkit.causal.design import Regressors
 from otelkit.causal.lookups import Effects, Tables
-from otelkit.causal.steps import Regression, StepTable
+from otelkit.causal.steps import Functional, Regression, StepTable
 from otelkit.query.panel import FloatArray
 
 WIDTH_SECONDS: Final = 600.0
@@ -43,6 +43,8 @@ class Fitted:
     columns: Regressors
     delays: FloatArray
     """Cells by which each channel shows a step later than the median does, shape (K,)."""
+    functionals: tuple[Functional, ...]
+    """One a channel, in the model's order."""
     scale: float = 1.0
     """How many times the noise model's own deviation the effects at quiet moments really spread."""
 
@@ -83,7 +85,9 @@ def fit(cells: Cells, suspected: Sequence[float] = ()) -> Fitted | None:
     regressions = tuple(found[name].regression for name in shape.channels)
     width = width_of(cells)
     offsets = np.array([late.get(name, 0.0) for name in shape.channels])
-    return Fitted(cells, shape, tables, regressions, _correlation(tables, offsets), width, columns, offsets)
+    functionals = tuple(found[name].functional for name in shape.channels)
+    correlation = _correlation(tables, offsets)
+    return Fitted(cells, shape, tables, regressions, correlation, width, columns, offsets, functionals)
 
 
 def width_of(cells: Cells) -> int:

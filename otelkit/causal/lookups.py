@@ -65,6 +65,21 @@ def effects_at(
     return _solved(own - both**2 / after, own_response - both / after * _dot(tables, later))
 
 
+def others_at(tables: Tables, responses: FloatArray, onsets: FloatArray, width: float) -> FloatArray:
+    """What ``effects_at`` would have said of C other series in the data's place, shape (C, K, S).
+
+    Args:
+        tables: with no step known.
+        responses: inner products of Heaviside columns with the others over the noise variance, (C, K, N).
+        onsets: as there.
+        width: as there.
+    """
+    result: FloatArray = np.array(
+        [effects_at(replace(tables, response=response), onsets, width)[0] for response in responses]
+    )
+    return result
+
+
 def pulses_at(tables: Tables, onsets: FloatArray, ends: FloatArray) -> Effects:
     """Effects of pulses that begin and end at places on the grid."""
     (first, up), (last, down) = _heaviside(tables, onsets), _heaviside(tables, ends)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from otelkit.causal import design
-from otelkit.causal.cells import Cells
+from otelkit.causal import design, fitting, lookups
+from otelkit.causal.cells import Cells, IntArray
+from otelkit.causal.fitting import Fitted
 from otelkit.query.panel import FloatArray
 
 UNLIKE: Final = 0.25
@@ -24,8 +25,11 @@ FLEET_QUEUES: Final = 1.0
 log P99."""
 BRIEF: Final = 0.2
 """Share of the first minutes over which a movement of the fleet that soon passes is looked for."""
-PASSING: Final = 0.5
-"""Share of such a movement by which it may bear on the first minutes."""
+LEAST_USUAL: Final = 0.015
+"""Movement (log latency) that a fleet is believed to make now and then, however quiet it looks: where calls
+hardly ever wait, the smallest wait would else count as a deploy."""
+ALIGN_SECONDS: Final = 20.0
+"""How far apart services may take up what moves all of them."""
 FEWEST_CONTROLS: Final = 2
 CERTAIN: Final = 4.0
 """A movement of the fleet this many times its usual deviation is half believed."""
@@ -86,54 +90,100 @@ def load_adjusted(cells: Cells, names: Sequence[str]) -> dict[str, FloatArray]:
     return result
 
 
-def fleet(controls: Sequence[Cells], channels: Sequence[str], width: int, length: int) -> Shift | None:
-    """The median movement of the controls, believed only where it is larger than it usually is.
+def fleet(controls: Sequence[Cells], fitted: Fitted) -> Shift | None:
+    """The median movement of the controls, as the service's own estimates would show it, believed only where
+    it is larger than it usually is.
 
     Args:
         controls: other services on the same cells, none of which depends on the one that is explained.
-        channels: the channels wanted; a control without one is left out for it.
-        width: cells of the first minutes.
-        length: number of cells.
+        fitted: the service.
 
     Returns:
         None with fewer than two controls.
     """
-    usable = [c for c in controls if len(c.times) == length]
+    cells, channels, width = fitted.cells, fitted.model.channels, fitted.width
+    usable = [c for c in controls if len(c.times) == len(cells.times)]
     if len(usable) < FEWEST_CONTROLS:
         return None
-    size, deviation = np.zeros((length, len(channels))), np.zeros((length, len(channels)))
-    surprise = np.zeros(length)
-    brief = max(2, round(BRIEF * width))
-    passing, passing_surprise = np.zeros((length, len(channels))), np.zeros(length)
     adjusted = [load_adjusted(c, [name for name in channels if name in c.channels]) for c in usable]
+    moves = movements(usable, adjusted, fitted)
+    size, deviation = np.zeros((2, len(cells.times), len(channels)))
+    surprise = np.zeros(len(cells.times))
     for k, name in enumerate(channels):
-        series = np.array([columns[name] for columns in adjusted if name in columns])
-        if len(series) < FEWEST_CONTROLS:
+        having = [name in columns for columns in adjusted]
+        if sum(having) < FEWEST_CONTROLS:
             continue
-        moves = before_after(series, width)
-        # Where scrapes are missing everywhere nothing is known to have moved.
-        moves = np.where(np.isfinite(moves), moves, 0.0)
-        middle = np.median(moves, axis=0)
-        apart = 1.48 * np.median(np.abs(moves - middle), axis=0) * 1.25 / np.sqrt(len(moves))
+        series = np.array([columns[name] for columns in adjusted if name in columns])
+        for span in (width, max(2, round(BRIEF * width))):
+            surprise = np.maximum(surprise, _surprise(series, span))
+        known = moves[having, k]
+        middle = np.median(known, axis=0)
+        apart = 1.48 * np.median(np.abs(known - middle), axis=0) * 1.25 / np.sqrt(len(known))
         usual = 1.48 * float(np.median(np.abs(middle))) + 1e-6
         size[:, k] = middle
         deviation[:, k] = np.minimum(np.maximum(apart, 0.5 * usual), np.abs(middle) + usual)
-        surprise = np.maximum(surprise, np.abs(middle) / usual)
-        moves = before_after(series, brief)
-        passing[:, k] = np.median(np.where(np.isfinite(moves), moves, 0.0), axis=0)
-        usual = 1.48 * float(np.median(np.abs(passing[:, k]))) + 1e-6
-        passing_surprise = np.maximum(passing_surprise, np.abs(passing[:, k]) / usual)
-    belief = _believed(surprise)
-    moved = size * belief[:, None]
-    lasting, brief_part = UNLIKE * moved, PASSING * passing * _believed(passing_surprise)[:, None]
-    together = np.where(np.abs(lasting) > np.abs(brief_part), lasting, brief_part)
-    return Shift(moved, deviation * belief[:, None], together, belief)
+    belief: FloatArray = surprise**4 / (surprise**4 + CERTAIN**4)
+    best = _furthest(size, round(ALIGN_SECONDS / cells.seconds + 0.5))
+    belief = np.maximum(belief, belief[best])
+    moved = size[best] * belief[:, None]
+    return Shift(moved, deviation[best] * belief[:, None], UNLIKE * moved, belief)
 
 
-def _believed(surprise: FloatArray) -> FloatArray:
-    """How surely the fleet moved, by how many times its usual deviation it did."""
-    result: FloatArray = surprise**4 / (surprise**4 + CERTAIN**4)
+def movements(
+    controls: Sequence[Cells], adjusted: Sequence[Mapping[str, FloatArray]], fitted: Fitted
+) -> FloatArray:
+    """What the service's own estimates of a step at each cell would be had its channels moved as those of
+    each of C controls did, shape (C, K, N); zero where a control lacks the channel.
+
+    A movement that fades, or that begins a little beside the cell, then shows as it does in the service.
+
+    Args:
+        controls: other services on the same cells.
+        adjusted: their channels without what load and prompts explain.
+        fitted: the service.
+    """
+    channels = fitted.model.channels
+    at = np.arange(len(fitted.cells.times), dtype=float)
+    late = _lateness(fitted.cells)
+    series = np.zeros((len(channels), len(at), len(controls)))
+    for c, (control, columns) in enumerate(zip(controls, adjusted, strict=True)):
+        theirs = _lateness(control)
+        for k, name in enumerate(channels):
+            known = np.isfinite(columns.get(name, np.empty(0)))
+            if known.any():
+                # Each service shows it as late as its calls are long.
+                places = at - (late(name) - theirs(name))
+                series[k, :, c] = np.interp(places, at[known], columns[name][known])
+    responses = [
+        functional.response(of_all) / regression.variance
+        for functional, of_all, regression in zip(fitted.functionals, series, fitted.regressions, strict=True)
+    ]
+    onsets = at + fitted.delays[:, None]
+    return lookups.others_at(fitted.tables, np.array(responses).transpose(2, 0, 1), onsets, fitted.width)
+
+
+def _lateness(cells: Cells) -> Callable[[str], float]:
+    """Cells from a call's beginning to its showing, for each channel by name."""
+    late = fitting.delays(cells)
+    middle = next(iter(cells.levels), None)
+    usual = float(np.exp(_level(cells.channels[middle]))) / cells.seconds if middle is not None else 0.0
+    return lambda name: usual + late.get(name, 0.0)
+
+
+def _surprise(series: FloatArray, width: int) -> FloatArray:
+    """How many times further than usual the median of C controls moved at each cell, shape (N,)."""
+    # Where scrapes are missing everywhere nothing is known to have moved.
+    middle = np.abs(np.median(np.nan_to_num(before_after(series, width)), axis=0))
+    result: FloatArray = middle / max(1.48 * float(np.median(middle)), LEAST_USUAL)
     return result
+
+
+def _furthest(size: FloatArray, reach: int) -> IntArray:
+    """For each cell the one within ``reach`` at which all channels together moved furthest, shape (N,)."""
+    far = ((size / (np.median(np.abs(size), axis=0) + 1e-6)) ** 2).sum(axis=1)
+    near = np.lib.stride_tricks.sliding_window_view(np.pad(far, reach, constant_values=-1.0), 2 * reach + 1)
+    found: IntArray = np.arange(len(far)) + np.argmax(near, axis=1) - reach
+    return found
 
 
 def dependency(

@@ -15,7 +15,7 @@ import numpy as np
 from otelkit.causal import heaviside
 from otelkit.causal import noise as noise_module
 from otelkit.causal.design import Regressors, joined
-from otelkit.causal.noise import Noise
+from otelkit.causal.noise import Factored, Noise
 from otelkit.query.panel import FloatArray
 
 LEAST_DEVIATION: Final = 0.02
@@ -45,6 +45,29 @@ class StepTable:
     response: FloatArray
     """Their inner products with the data, shape (N,), over the noise variance."""
     regression: Regression
+    functional: Functional
+    """By which another series answers as the data did."""
+
+
+@dataclass(frozen=True)
+class Functional:
+    """How a series of N cells becomes inner products with Heaviside columns, regressors taken off."""
+
+    factored: Factored
+    columns: FloatArray
+    """Regressors, shape (N, P)."""
+    cross: FloatArray
+    """Inner products of Heaviside columns with them, shape (N, P)."""
+    normal: FloatArray
+    """Covariance of their coefficients, shape (P, P)."""
+
+    def response(self, series: FloatArray) -> FloatArray:
+        """Inner products of Heaviside columns with M series, shape (N, M) as given; not over the variance."""
+        solved = self.factored.solve(series)
+        result: FloatArray = np.cumsum(solved[::-1], axis=0)[::-1] - self.cross @ (
+            self.normal @ (self.columns.T @ solved)
+        )
+        return result
 
 
 def build(
@@ -97,16 +120,16 @@ def build(
     coefficients = normal @ (solved_columns.T @ data)
     adjusted = data - columns @ coefficients
     products = heaviside.products(factored)
-    solved = factored.solve(adjusted[:, None])[:, 0]
     cross = np.cumsum(solved_columns[::-1], axis=0)[::-1]
     taken_off = cross @ normal
     # By rows: a product of this size in one piece would wake the threads of BLAS, which cost more than it.
     for first in range(0, n, ROWS):
         products[first : first + ROWS] -= taken_off[first : first + ROWS] @ cross.T
-    response = np.cumsum(solved[::-1])[::-1] - cross @ (normal @ (columns.T @ solved))
+    functional = Functional(factored, columns, cross, normal)
+    response = functional.response(adjusted[:, None])[:, 0]
     products /= variance
     regression = Regression(variance, noise, coefficients, np.where(known, adjusted, np.nan))
-    return StepTable(products, response / variance, regression)
+    return StepTable(products, response / variance, regression, functional)
 
 
 def _own_variance(values: FloatArray) -> float:

@@ -85,6 +85,34 @@ def test_effect_beyond_the_fleet_is_found() -> None:
     assert explain(seen(service, *others), "chat", [change(AT)]).findings[0].verdict is Verdict.CAUSAL
 
 
+def fading(begins: float) -> Callable[[float], float]:
+    """Seconds per token of a service that a deploy makes slower for some minutes."""
+    return lambda t: 0.028 * (1 + 0.6 * np.exp(-(t - begins) / 240) * (t >= begins))
+
+
+DEPLOYED = ("chat", "search", "code", "voice", "mail")
+
+
+def test_a_deploy_that_fades_is_not_blamed_on_a_change() -> None:
+    """Broken if a deploy that passes, or reaches this service some seconds beside the others, is read as the
+    effect of a change."""
+    services = [
+        steady(name=name, seconds_per_token=fading(AT + (15.0 if name == "chat" else 0.0)))
+        for name in DEPLOYED
+    ]
+    finding = explain(seen(*services), "chat", [change(AT, "log_level")]).findings[0]
+    assert finding.verdict is not Verdict.CAUSAL, finding.reason
+
+
+def test_an_effect_beside_a_deploy_is_found() -> None:
+    """Broken if a deploy of everything hides that outputs became longer in one service alone."""
+    services = [steady(name=name, seconds_per_token=fading(AT)) for name in DEPLOYED[1:]]
+    service = steady(tokens=switched((AT, 60.0), first=40.0), seconds_per_token=fading(AT + 10))
+    finding = explain(seen(service, *services), "chat", [change(AT, "max_tokens")]).findings[0]
+    assert finding.verdict is Verdict.CAUSAL, finding.reason
+    assert finding.effect is not None and finding.effect.value > 0
+
+
 def test_one_of_two_close_changes() -> None:
     """Broken if the idle one of two changes, two minutes apart, gets the credit."""
     service = steady(seconds_per_token=switched((AT, 0.045), first=0.028))
