@@ -18,6 +18,8 @@ from otelkit.query.panel import BoolArray, FloatArray
 
 LASTING: Final = 0.5
 """Share of effects that stay as they are."""
+QUEUES_COUNT: Final = 0.1
+"""Deviation (log latency) of queues from which on a wait that is seen may be theirs."""
 KNOWN_TIMES: Final = 1.5
 KNOWN_LEAST: Final = 0.05
 """How many times what its paths would make of it, and how much at least (log latency), a step that is taken
@@ -49,6 +51,9 @@ class Witness:
     """Variance (log latency) by which queues may have built up or drained about a step at each cell, shape
     (N,)."""
 
+    settling: FloatArray | float = 0.0
+    """The same in the minutes after steps that are taken for granted, shape (N,)."""
+
     def effects(
         self,
         onsets: FloatArray,
@@ -69,8 +74,27 @@ class Witness:
             noise += together[:, :, None] * together[:, None, :]
             noise[:, diagonal, diagonal] += shift.deviation[places] ** 2
         if not isinstance(self.queues, float):
-            noise += self.queues[places][:, None, None] * self.fitted.model.queue_pattern[None]
+            noise += self._waits(effects, self.queues[places])
+        if not isinstance(self.settling, float):
+            queue = self.fitted.model.queue
+            noise += self.settling[places][:, None, None] * np.outer(queue, queue)
         return effects, noise
+
+    def _waits(self, effects: FloatArray, queues: FloatArray) -> FloatArray:
+        """Covariance, (S, K, K), of what queues of variance ``queues`` (S,) may have done to the channels.
+
+        The wait for the first token shows how much queue there is; what it makes of each quantile is known
+        only roughly.
+        """
+        model = self.fitted.model
+        usually, differs = model.wait
+        variance = queues.copy()
+        if "time_to_first_chunk" in model.channels:
+            seen = effects[:, model.channels.index("time_to_first_chunk")]
+            variance += seen**2 * queues / (queues + QUEUES_COUNT**2)
+        return queues[:, None, None] * np.outer(usually, usually) + variance[:, None, None] * np.outer(
+            differs, differs
+        )
 
     def weigh(
         self, onsets: FloatArray, paths: frozenset[str] = frozenset(), ends: FloatArray | None = None
@@ -136,12 +160,12 @@ class Witness:
             return self  # with what it has found out already
         fitted = self.fitted
         at = np.arange(len(fitted.cells.times))
-        queues = self.queues + np.zeros(len(at))
+        settling = self.settling + np.zeros(len(at))
         for movement in movements:
             fitted = fitting.absorb(fitted, movement.place, movement.deviations)
             after = (at > movement.place - 1) & (at < movement.place + fitted.width)
-            queues += after * (KNOWN_QUEUES_LEAST + KNOWN_QUEUES * abs(movement.size)) ** 2
-        return replace(self, fitted=fitted, queues=queues)
+            settling += after * (KNOWN_QUEUES_LEAST + KNOWN_QUEUES * abs(movement.size)) ** 2
+        return replace(self, fitted=fitted, settling=settling)
 
     def scaled(self, scale: float) -> Witness:
         """The same with the noise's deviation multiplied."""

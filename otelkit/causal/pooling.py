@@ -33,6 +33,10 @@ SIZES: Final = (0.1, 0.35, 1.0)
 """Deviations (log latency) of small, middling and large effects."""
 OWN: Final = 0.02
 """What each channel may do beside."""
+IN_PROPORTION: Final = 0.3
+UNSURE_PROPORTION: Final = 0.28
+"""Share of a queue's wait that grows with a call's length, the rest being the same seconds for all; and how
+far it may differ."""
 PLAIN: Final = 12.0
 """Log Bayes factor up to which evidence is taken at its word."""
 INEXACT: Final = 0.18
@@ -72,11 +76,21 @@ class Model:
         return variances
 
     @cached_property
-    def queue_pattern(self) -> FloatArray:
-        """Covariance of the channels where queues alone move them, shape (K, K)."""
-        queues = self.loadings[:, self.paths.index("queueing")]
-        pattern: FloatArray = np.outer(queues, queues)
-        return pattern
+    def queue(self) -> FloatArray:
+        """How the channels move where queues alone move all latencies in proportion, shape (K,)."""
+        return self.loadings[:, self.paths.index("queueing")]
+
+    @cached_property
+    def wait(self) -> tuple[FloatArray, FloatArray]:
+        """How a wait of unknown shape moves the channels: usually, and how that may differ; each (K,).
+
+        Waits are between the same seconds for all calls, which is little of a long one, and in proportion.
+        """
+        if "first_token" not in self.paths:
+            return self.queue, np.zeros(len(self.channels))
+        seconds = self.loadings[:, self.paths.index("first_token")]
+        apart = self.queue - seconds
+        return seconds + IN_PROPORTION * apart, UNSURE_PROPORTION * apart
 
     @cached_property
     def target_priors(self) -> tuple[FloatArray, FloatArray]:

@@ -20,7 +20,7 @@ DOUBT_PROMPTS: Final = 0.8
 """Log latency by which the regression may be off for each unit of log load, and of log prompt length, beyond
 the usual."""
 LOAD_QUEUES: Final = 0.5
-FLEET_QUEUES: Final = 1.0
+FLEET_QUEUES: Final = 0.6
 """Log latency by which queues may have moved for each unit of log load beyond the usual, and of the fleet's
 log P99."""
 BRIEF: Final = 0.2

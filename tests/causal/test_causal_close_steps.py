@@ -70,9 +70,9 @@ def test_queues_after_a_step_are_doubted() -> None:
     witness = prepared.witness
     step = stepwise.find_steps(witness, prepared.groups)[0].movement
     known = witness.knowing([step])
-    queues = np.asarray(known.queues) - np.asarray(witness.queues)
-    assert queues[int(step.place) + 2] > 0.01
-    assert queues[int(step.place) - 5] == 0
+    settling = np.asarray(known.settling) - np.asarray(witness.settling)
+    assert settling[int(step.place) + 2] > 0.01
+    assert settling[int(step.place) - 5] == 0
 
 
 def test_calls_are_as_late_as_before_the_change() -> None:
