@@ -86,7 +86,7 @@ def fit(cells: Cells, suspected: Sequence[float] = ()) -> Fitted | None:
     width = width_of(cells)
     offsets = np.array([late.get(name, 0.0) for name in shape.channels])
     functionals = tuple(found[name].functional for name in shape.channels)
-    correlation = _correlation(tables, offsets)
+    correlation = _correlation(tables, offsets, suspected)
     return Fitted(cells, shape, tables, regressions, correlation, width, columns, offsets, functionals)
 
 
@@ -157,11 +157,21 @@ def widths(cells: Cells) -> dict[str, float]:
     return result
 
 
-def _correlation(tables: Tables, offsets: FloatArray) -> FloatArray:
-    """Correlation of the channels' step effects over short widths, where many distinct ones can be had."""
+def _correlation(tables: Tables, offsets: FloatArray, suspected: Sequence[float]) -> FloatArray:
+    """Correlation of the channels' step effects over short widths, where many distinct ones can be had.
+
+    Away from ``suspected`` steps, as long as a third of the cells are left: a real effect moves all channels
+    together, and would pass for noise that they share.
+    """
     onsets = np.arange(tables.response.shape[1], dtype=float)
-    effects, variance = lookups.effects_at(tables, onsets + offsets[:, None], max(2, len(onsets) // 24))
-    z = np.clip(effects / np.sqrt(variance), -3.0, 3.0)
+    short_width = max(2, len(onsets) // 24)
+    away = np.ones(len(onsets), dtype=bool)
+    for place in suspected:
+        away &= np.abs(onsets - place) > short_width
+    if 3 * away.sum() >= len(onsets):
+        onsets = onsets[away]
+    found = lookups.effects_at(tables, onsets + offsets[:, None], short_width)
+    z = np.clip(found.sizes / np.sqrt(found.variances), -3.0, 3.0)
     inner = z @ z.T + 1e-6 * np.eye(len(z))
     scale = np.sqrt(np.diag(inner))
     # Towards independence: a matrix from few distinct values is too sure of itself.
@@ -183,7 +193,7 @@ def effects_at(
     """Effects of steps at S places on the grid on every channel, shape (S, K), and their covariance, shape
     (S, K, K); ``later_deviation`` as in :func:`lookups.effects_at`."""
     begins = onsets + fitted.delays[:, None]
-    return _with_covariance(fitted, *lookups.effects_at(fitted.tables, begins, fitted.width, later_deviation))
+    return _with_covariance(fitted, lookups.effects_at(fitted.tables, begins, fitted.width, later_deviation))
 
 
 def effects_between(
@@ -191,11 +201,25 @@ def effects_between(
 ) -> tuple[FloatArray, FloatArray]:
     """The same of S pulses, or of another ``form``, from one place to another."""
     late = fitted.delays[:, None]
-    return _with_covariance(fitted, *form(fitted.tables, begins + late, ends + late))
+    return _with_covariance(fitted, form(fitted.tables, begins + late, ends + late))
 
 
-def _with_covariance(
-    fitted: Fitted, effects: FloatArray, variance: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    deviations = fitted.scale * np.sqrt(np.minimum(variance.T, 1e4))
-    return effects.T, deviations[:, :, None] * fitted.correlation[None] * deviations[:, None, :]
+def _with_covariance(fitted: Fitted, found: Effects) -> tuple[FloatArray, FloatArray]:
+    deviations = fitted.scale * np.sqrt(np.minimum(found.variances.T, 1e4))
+    covariance = deviations[:, :, None] * fitted.correlation[None] * deviations[:, None, :]
+    if fitted.tables.known.shape[2]:
+        covariance *= shared(found.inflations.T)
+    return found.sizes.T, covariance
+
+
+def shared(inflations: FloatArray) -> FloatArray:
+    """Share of the channels' correlations that is left once known steps are free to differ, shape (S, K, K).
+
+    A channel on which a known step leaves much open is measured by other cells than one on which it leaves
+    little. Of two least-squares estimates of which one has more to leave open, the covariance is the variance
+    of the one that has less; so their correlation falls with the root of the ratio of their variances.
+    """
+    root = np.sqrt(inflations)
+    ratio = root[:, :, None] / root[:, None, :]
+    result: FloatArray = np.minimum(ratio, 1 / ratio)
+    return result

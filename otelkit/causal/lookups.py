@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +22,20 @@ LASTING_DEVIATION: Final = 0.05
 """The same of a change whose effect stays as it is."""
 STAIRS: Final = 6
 
-Effects = tuple[FloatArray, FloatArray]
-"""Effects (log latency) and their variances, each of shape (K, S); the variance is infinite where nothing is
-known."""
 Columns = tuple[NDArray[np.int_], FloatArray]
 """Movements as sums of M Heaviside columns (two neighbouring ones for a step between cells): their places and
 shares, each of shape (M, K, S)."""
+
+
+class Effects(NamedTuple):
+    """Movements as measured on K channels, each field of shape (K, S)."""
+
+    sizes: FloatArray
+    """Log latency."""
+    variances: FloatArray
+    """Infinite where nothing is known."""
+    inflations: FloatArray
+    """How many times larger the variance is for the steps that are taken for granted."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +67,16 @@ def effects_at(
     """
     step = _heaviside(tables, onsets)
     later = _heaviside(tables, onsets + width)
-    own, own_response = _inner(tables, step, step), _dot(tables, step)
-    after = _inner(tables, later, later) + 1 / later_deviation**2
-    both = _inner(tables, step, later)
-    return _solved(own - both**2 / after, own_response - both / after * _dot(tables, later))
+    pairs = ((step, step), (later, later), (step, later))
+    bare = [_bare(tables, *pair) for pair in pairs]
+    own, after, both = (whole - _taken(tables, *pair) for whole, pair in zip(bare, pairs, strict=True))
+    belief = 1 / later_deviation**2
+    share = both / (after + belief)
+    return _solved(
+        own - share * both,
+        _dot(tables, step) - share * _dot(tables, later),
+        bare[0] - bare[2] ** 2 / (bare[1] + belief),
+    )
 
 
 def others_at(tables: Tables, responses: FloatArray, onsets: FloatArray, width: float) -> FloatArray:
@@ -84,7 +98,8 @@ def pulses_at(tables: Tables, onsets: FloatArray, ends: FloatArray) -> Effects:
     """Effects of pulses that begin and end at places on the grid."""
     (first, up), (last, down) = _heaviside(tables, onsets), _heaviside(tables, ends)
     pulse = np.concatenate([first, last]), np.concatenate([up, -down])
-    return _solved(_inner(tables, pulse, pulse), _dot(tables, pulse))
+    bare = _bare(tables, pulse, pulse)
+    return _solved(bare - _taken(tables, pulse, pulse), _dot(tables, pulse), bare)
 
 
 def ramps_at(tables: Tables, begins: FloatArray, ends: FloatArray) -> Effects:
@@ -94,13 +109,19 @@ def ramps_at(tables: Tables, begins: FloatArray, ends: FloatArray) -> Effects:
     """
     parts = [_heaviside(tables, begins + (ends - begins) * (stair + 0.5) / STAIRS) for stair in range(STAIRS)]
     ramp = np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]) / STAIRS
-    return _solved(_inner(tables, ramp, ramp), _dot(tables, ramp))
+    bare = _bare(tables, ramp, ramp)
+    return _solved(bare - _taken(tables, ramp, ramp), _dot(tables, ramp), bare)
 
 
-def _solved(information: FloatArray, response: FloatArray) -> Effects:
+def _solved(information: FloatArray, response: FloatArray, bare: FloatArray) -> Effects:
+    """``bare`` is the information that there would be if no step were known."""
     usable = information > 1e-6
     safe = np.where(usable, information, 1.0)
-    return np.where(usable, response / safe, 0.0), np.where(usable, 1 / safe, np.inf)
+    return Effects(
+        np.where(usable, response / safe, 0.0),
+        np.where(usable, 1 / safe, np.inf),
+        np.where(usable, np.maximum(bare / safe, 1.0), 1.0),
+    )
 
 
 def absorb(tables: Tables, onsets: FloatArray, width: float, deviations: FloatArray) -> Tables:
@@ -140,15 +161,22 @@ def _heaviside(tables: Tables, onsets: FloatArray) -> Columns:
     return np.minimum(np.maximum(np.array([first, first + 1]), 0), n - 1), shares
 
 
-def _inner(tables: Tables, left: Columns, right: Columns) -> FloatArray:
+def _bare(tables: Tables, left: Columns, right: Columns) -> FloatArray:
+    """Inner products with no step known."""
     number, n = tables.response.shape
     # One flat gather of all pairs of columns: indexing by three arrays is slower.
     rows = left[0] * n + (np.arange(number) * n * n)[:, None]
     pairs = tables.products.reshape(-1).take(rows[:, None] + right[0][None])
     pairs *= left[1][:, None] * right[1][None]
     total: FloatArray = pairs.sum(axis=(0, 1))
-    if tables.known.shape[2]:
-        total -= (_known(tables, left) * _known(tables, right)).sum(axis=2)
+    return total
+
+
+def _taken(tables: Tables, left: Columns, right: Columns) -> FloatArray:
+    """What known steps take off them."""
+    if not tables.known.shape[2]:
+        return np.zeros(left[0].shape[1:])
+    total: FloatArray = (_known(tables, left) * _known(tables, right)).sum(axis=2)
     return total
 
 

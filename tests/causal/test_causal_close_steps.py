@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from planted import Service, change, panel, series, switched
 
-from otelkit.causal import Verdict, explain, stepwise
+from otelkit.causal import Verdict, explain, fitting, lookups, stepwise
 from otelkit.causal.engine import prepare
 from otelkit.causal.stepwise import again
 from otelkit.causal.windows import windows
@@ -90,3 +90,35 @@ def test_calls_are_as_late_as_before_the_change() -> None:
     assert finding.verdict is Verdict.CAUSAL
     assert finding.effect_ratio is not None
     assert finding.effect_ratio.value > 1
+
+
+def test_what_known_steps_leave_open_is_noise_of_each_channel_alone() -> None:
+    """Broken if errors are held to be as alike as ever on two channels of which a known step is free on one
+    only: the least trace of it would then pass for another step beside it."""
+    cells, noise, known, onset, width, free = 60, 0.25, 30.0, 33.0, 15.0, np.array([3.0, 1e-6])
+    at = np.arange(cells)
+    products = np.array([(cells - np.maximum(at[:, None], at[None])) / noise] * 2)
+    tables = lookups.Tables(products, np.zeros((2, cells)), np.empty((2, cells, 0)))
+    tables = lookups.absorb(tables, np.full(2, known), width, free)
+    found = lookups.effects_at(tables, np.full((2, 1), onset), width)
+
+    def column(place: float) -> np.ndarray:
+        return (at >= place).astype(float)
+
+    # The same by least squares on both channels, whose noise is the same.
+    weights, variances = [], []
+    for freedom in free:
+        covariance = noise * np.eye(cells)
+        for place, size in (
+            (known, freedom),
+            (known + width, min(freedom, lookups.LATER_DEVIATION)),
+            (onset + width, lookups.LATER_DEVIATION),
+        ):
+            covariance += size**2 * np.outer(column(place), column(place))
+        solved = np.linalg.solve(covariance, column(onset))
+        weights.append(solved / (column(onset) @ solved))
+        variances.append(1 / (column(onset) @ solved))
+    assert found.variances[:, 0] == pytest.approx(variances, rel=1e-6)
+    together = noise * weights[0] @ weights[1] / np.sqrt(variances[0] * variances[1])
+    assert fitting.shared(found.inflations.T)[0, 0, 1] == pytest.approx(together, rel=0.15)
+    assert together < 0.6
