@@ -21,7 +21,7 @@ WORTH_LIKELY: Final = 0.25
 WORTH_BESIDE: Final = 0.4
 """Probability of an effect worth the name; and where something else could have made it by itself, or moved
 P99 before a late onset."""
-SIGN_LIKELY: Final = 0.72
+SIGN_LIKELY: Final = 0.7
 """Probability of its sign."""
 SIGN_SHORT: Final = 0.8
 """The same where the data are too short for a drift, and for many placebo dates, to be seen."""
