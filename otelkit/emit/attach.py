@@ -12,7 +12,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.environment_variables import OTEL_BSP_SCHEDULE_DELAY
 from opentelemetry.sdk.trace import TracerProvider
 
-from otelkit.emit.hook import all_processors, hook_into, is_own, processors_of
+from otelkit.emit.hook import hook_into, is_own, processors_of
 from otelkit.emit.otlp.delivery import DEFAULT_TIMEOUT, Delivery, shut_down
 from otelkit.emit.otlp.discover import sender_like, timeout_of
 from otelkit.emit.promotion import Promotion
@@ -72,8 +72,10 @@ class Attachment:
     def route(self) -> Route:
         """The route for the provider now in use, and its processors: both may be set late. Background thread
         only."""
-        provider = trace.get_tracer_provider()
-        processors = all_processors(provider)
+        # Without the functions that there are for both, as this is asked twice for every generation.
+        provider = getattr(trace, "_TRACER_PROVIDER", None) or trace.get_tracer_provider()
+        multi = getattr(provider, "_active_span_processor", None)
+        processors = getattr(multi, "_span_processors", ())
         if provider is not self._provider or processors is not self._processors:
             self._route.ship()
             self._provider, self._processors = provider, processors

@@ -10,10 +10,11 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from prometheus_client import Histogram
-from prometheus_client.samples import Exemplar
+from prometheus_client.samples import Exemplar, Sample
 from prometheus_client.values import MutexValue
 
 from otelkit import semconv
+from otelkit.model import SpanIdentity
 from otelkit.record.times import Buckets, Lanes
 
 NANOSECONDS: Final = 1_000_000_000
@@ -23,9 +24,15 @@ NANOSECONDS: Final = 1_000_000_000
 class Example(NamedTuple):
     """What an exemplar says of a generation, whatever histogram it is in."""
 
-    labels: dict[str, str]
+    span: SpanIdentity
     at: float
     """Unix seconds."""
+
+    def labels(self) -> dict[str, str]:
+        return {
+            semconv.EXEMPLAR_TRACE_ID: f"{self.span.trace_id:032x}",
+            semconv.EXEMPLAR_SPAN_ID: f"{self.span.span_id:016x}",
+        }
 
 
 class BulkHistogram(Histogram):
@@ -39,8 +46,10 @@ class BulkHistogram(Histogram):
     def _metric_init(self) -> None:
         super()._metric_init()
         self._values_are_plain = type(self._sum) is MutexValue
-        """Numbers in memory that only one thread at a time adds to: they need no lock to be added to, nor
-        to have their exemplar replaced."""
+        """Numbers in memory that only one thread at a time adds to: they need no lock to be added to."""
+        self._shown: dict[int, tuple[Example, float]] = {}
+        """The latest exemplar of each bucket, with its value. Made whole when it is read: of a thousand, one
+        is."""
         self._scaled: dict[int, tuple[list[int | float], Buckets]] = {}
         """Bounds by unit."""
         self._lowest = 0
@@ -66,7 +75,7 @@ class BulkHistogram(Histogram):
             self._sum.inc(total)
             self._buckets[bucket].inc(1)
         if exemplar is not None:
-            self._show(bucket, Exemplar(exemplar.labels, total, exemplar.at))
+            self._shown[bucket] = exemplar, total
 
     def add_parts(
         self, values: Lanes, parts: Iterable[Part], per_unit: int = 1, exemplar: Example | None = None
@@ -85,18 +94,22 @@ class BulkHistogram(Histogram):
         else:
             highest, example = self._add_counted(buckets, values, parts, per_unit)
         if exemplar is not None and highest >= 0:
-            self._show(highest, Exemplar(exemplar.labels, example / per_unit, exemplar.at))
+            self._shown[highest] = exemplar, example / per_unit
 
     def _add_alike(self, bucket: int, values: Lanes, parts: Iterable[Part], per_unit: int) -> int:
         """Count values of one bucket; the last of the first part."""
-        first, together = 0, 0.0
+        first, together, plain = 0, 0.0, self._values_are_plain
         for histogram, begin, end, total in parts:
             if begin == end:
                 continue
             first = first or end
             seconds = total / per_unit
             together += seconds
-            histogram._take(((bucket, end - begin),), seconds)
+            if plain:  # as in ``_take``, one function less for each
+                histogram._sum._value += seconds
+                histogram._buckets[bucket]._value += end - begin
+            else:
+                histogram._take(((bucket, end - begin),), seconds)
         self._take(((bucket, values.length),), together)
         return values.at(first - 1)
 
@@ -119,11 +132,10 @@ class BulkHistogram(Histogram):
         self._only = highest if highest == lowest else None
         return highest, example
 
-    def _show(self, bucket: int, exemplar: Exemplar) -> None:
-        if self._values_are_plain:
-            self._buckets[bucket]._exemplar = exemplar
-        else:
-            self._buckets[bucket].set_exemplar(exemplar)
+    def _child_samples(self) -> Iterable[Sample]:
+        for bucket, (example, value) in self._shown.copy().items():  # others are shown meanwhile
+            self._buckets[bucket].set_exemplar(Exemplar(example.labels(), value, example.at))
+        return super()._child_samples()
 
     def _take(self, counts: Iterable[tuple[int, int]], total: float) -> None:
         buckets = self._buckets

@@ -31,14 +31,13 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, Trace
 
 from otelkit import __version__, semconv
 from otelkit.emit.hook import all_processors, only_batches
-from otelkit.emit.otlp.span_encoder import SpanEncoder
+from otelkit.emit.otlp.span_encoder import UNSET, SpanEncoder
 from otelkit.model import SpanIdentity
 from otelkit.record import guard
 from otelkit.record.attributes import Shared
 from otelkit.record.span import RANDOM_TRACE_ID
 
 _FLAGS: Final = [TraceFlags(flags) for flags in range(4)]
-_UNSET: Final = Status(StatusCode.UNSET)
 _MAX_SHARED: Final = 256
 Take = Callable[[bytes], bool]
 """Takes an encoded span, to be exported with the token steps; False where it can't."""
@@ -92,7 +91,7 @@ class LateSpans:
         maker = self._judgement().maker  # asked again: the program may have added a processor
         if maker is None or maker.tracer.sampler is not maker.sampler or not maker.is_enabled():
             return None
-        status = _UNSET if error is None else Status(StatusCode.ERROR, error)
+        status = UNSET if error is None else Status(StatusCode.ERROR, error)
         return maker.make(name, surrounding, sent, others, start_ns, end_ns, status)
 
     def _judgement(self) -> _Judgement:
@@ -152,7 +151,7 @@ class _Maker:
         self._scope = tracer._instrumentation_scope
         self._ids = tracer.id_generator
         is_random: Callable[[], bool] = getattr(self._ids, "is_trace_id_random", lambda: False)
-        self._is_random = is_random
+        self._random = RANDOM_TRACE_ID if is_random() else 0
         limits: SpanLimits = tracer._span_limits
         self._most_attributes = limits.max_span_attributes
         self._longest_value = limits.max_span_attribute_length
@@ -172,7 +171,7 @@ class _Maker:
         if parent is None or not parent.is_valid:
             parent = None
             trace_id = self._ids.generate_trace_id()
-            random = RANDOM_TRACE_ID if self._is_random() else 0
+            random = self._random
         else:
             trace_id, random = parent.trace_id, parent.trace_flags & RANDOM_TRACE_ID
         decided = self._of_roots if parent is None else None

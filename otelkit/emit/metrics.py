@@ -79,6 +79,8 @@ class GenerationMetrics:
         self._known: set[CallLabels] = set()
         self._error_types: set[str] = set()
         self._series: dict[CallSite, _Series] = {}
+        self._last: tuple[CallSite | None, _Series | None] = None, None
+        """The call site, and its series, of the call that ended last."""
         self._changes: OrderedDict[str, tuple[str, ...]] = OrderedDict()
         bounds = duration_bounds(slo_seconds)
 
@@ -160,11 +162,16 @@ class GenerationMetrics:
         Args:
             traced: whether its span is exported, so that exemplars may point to it.
         """
-        series = self._series.get(generation.call_site) or self._resolve(generation.call_site)
-        self._landed(generation.call_site.service)
-        exemplar = self._exemplar(generation) if traced and self._exemplars else None
+        site, span = generation.call_site, generation.span
+        last, series = self._last
+        if site is not last or series is None:  # most come from where the last one came: no hash is needed
+            series = self._series.get(site) or self._resolve(site)
+            self._last = site, series
+        self._landed(site.service)
+        exemplar = Example(span, time.time()) if traced and self._exemplars and span is not None else None
         duration = max(0, generation.end_ns - generation.start_ns)
-        self._duration_of(series, generation).add(duration, NANOSECONDS, exemplar)
+        durations = series.durations.get(generation.error_type) or self._duration_of(series, generation)
+        durations.add(duration, NANOSECONDS, exemplar)
         steps = generation.step_ns
         if steps and generation.streamed:
             series.first_chunk.add(max(0, steps[0] - generation.start_ns), NANOSECONDS, exemplar)
@@ -252,25 +259,13 @@ class GenerationMetrics:
         if not self._multiprocess:
             self._not_in_flight = self._begun()
         self._series.clear()
+        self._last = None, None
         self._outputs.after_fork()
 
-    def _exemplar(self, generation: Generation) -> Example | None:
-        span = generation.span
-        if span is None:
-            return None
-        labels = {
-            semconv.EXEMPLAR_TRACE_ID: f"{span.trace_id:032x}",
-            semconv.EXEMPLAR_SPAN_ID: f"{span.span_id:016x}",
-        }
-        return Example(labels, time.time())
-
     def _duration_of(self, series: _Series, generation: Generation) -> BulkHistogram:
-        error = generation.error_type
-        histogram = series.durations.get(error)
-        if histogram is None:
-            labels = self._labels(generation.call_site)
-            bounded = self._bounded_error(error)
-            histogram = series.durations[bounded] = self._duration.labels(*labels, bounded)
+        labels = self._labels(generation.call_site)
+        bounded = self._bounded_error(generation.error_type)
+        histogram = series.durations[bounded] = self._duration.labels(*labels, bounded)
         return histogram
 
     def _bounded_error(self, error: str) -> str:

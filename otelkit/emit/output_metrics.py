@@ -74,14 +74,15 @@ class OutputMetrics:
         for histogram, end in zip(known, ends, strict=False):
             # Gaps that follow each other add up to the time between the first and the last of their ends.
             until = times[end]
-            parts.append((histogram, begin, end, max(0, until - since)))
+            parts.append((histogram, begin, end, until - since if until > since else 0))
             begin, since = end, until
         return parts
 
     def ended(self, generation: Generation, exemplar: Example | None) -> None:
         """Count a call's mean entropy and its share of repeated tokens, where known."""
         service = generation.call_site.service
-        entropies = [entropy for entropy in generation.step_entropies or () if entropy is not None]
+        known = generation.step_entropies
+        entropies = [entropy for entropy in known if entropy is not None] if known else None
         if entropies:
             series = self._of(service)
             histogram = series.entropy = series.entropy or self._entropy.labels(service)

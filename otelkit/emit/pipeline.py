@@ -84,7 +84,8 @@ class Pipeline:
         if selected.steps:
             self._route = self._attachment.route()
             self._route.write(generation, selected.steps)
-        self._own.not_selected(selected.left_out, selected.reason)
+        if selected.left_out:
+            self._own.not_selected(selected.left_out, selected.reason)
 
     def take_span(self, span: bytes) -> bool:
         """Take the encoded span of a generation that is being built; False where spans go another way."""

@@ -349,7 +349,7 @@ class Recording:
 
     def _closing_attributes(self) -> dict[str, Any]:
         attributes = span.closing_attributes(self._facts, self.steps, self._start)
-        attributes[semconv.OUTCOME] = self._outcome.value
+        attributes[semconv.OUTCOME] = self._outcome._value_  # ``value`` is no C code
         if self._error_type:
             attributes[semconv.ERROR_TYPE] = self._error_type
         share = self._repeated_share()
@@ -369,8 +369,10 @@ class Recording:
 
     def _latest_ns(self) -> int:
         """Monotonic ns of the latest thing that is known to have happened."""
-        latest = max(self._last_ns, self.quiet_ns)
-        return max(latest, self.steps[-1]) if self.steps else latest
+        latest, steps = self._last_ns, self.steps
+        if self.quiet_ns > latest:
+            latest = self.quiet_ns
+        return steps[-1] if steps and steps[-1] > latest else latest
 
     def _end_ns(self) -> int:
         return self._latest_ns() + self._anchor_ns
@@ -400,11 +402,14 @@ class Recording:
         if span.request_id(request, surrounding):
             return None  # it has a link
         self._read_last_chunk()
+        others = self._closing_attributes()
+        if surrounding or self._session_id:
+            others = self._surrounding_attributes("", surrounding) | others
         return self.runtime.late_spans.make(
             span.name(request),
             surrounding,
             span.sent_attributes(request),
-            self._surrounding_attributes("", surrounding) | self._closing_attributes(),
+            others,
             start_ns=self._start + self._anchor_ns,
             end_ns=self._end_ns(),
             error=self._error_type if self._outcome is Outcome.ERROR else None,

@@ -144,6 +144,18 @@ def test_each_histogram_gets_one_exemplar_with_the_trace(registry: CollectorRegi
         }
 
 
+def test_each_scrape_shows_the_latest_exemplar_of_a_bucket(registry: CollectorRegistry) -> None:
+    """Otherwise a dashboard would lead for ever to the first trace, which its store has long forgotten."""
+    metrics = GenerationMetrics(registry)
+    for span in (identity(), identity()):
+        metrics.ended(generation(10, span=span, input_tokens=5), traced=True)
+        metrics.ended(generation(10, span=None, input_tokens=5), traced=False)
+        for sample in exemplars(registry):
+            assert sample.exemplar is not None
+            assert sample.exemplar.labels["trace_id"] == f"{span.trace_id:032x}"
+        assert len(exemplars(registry)) == 5
+
+
 @pytest.mark.parametrize("span", [None, identity(sampled=False)])
 def test_no_exemplar_points_to_a_trace_that_is_not_exported(
     registry: CollectorRegistry, span: object

@@ -69,6 +69,8 @@ def varint(number: int) -> bytes:
     """A number of at least 0 as protobuf writes it."""
     if number < 0x80:
         return _SMALL[number]
+    if number < 0x4000:
+        return bytes((number & 0x7F | 0x80, number >> 7))
     written = bytearray()
     while number > 0x7F:
         written.append(number & 0x7F | 0x80)

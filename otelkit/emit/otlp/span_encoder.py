@@ -15,7 +15,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import SpanFlags
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import SpanContext, SpanKind, Status, TraceState
+from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceState
 
 from otelkit.emit.otlp.envelope import Envelope, varint
 
@@ -32,6 +32,7 @@ _KINDS: Final = {
     SpanKind.PRODUCER: b"\x30\x04",
     SpanKind.CONSUMER: b"\x30\x05",
 }
+_CLIENT: Final = _KINDS[SpanKind.CLIENT]
 _TIMES: Final = struct.Struct("<BQBQ")
 _DOUBLE: Final = struct.Struct("<Bd")
 _FLAGS: Final = struct.Struct("<BBI")
@@ -43,6 +44,8 @@ _REMOTE_FLAGS: Final = _FLAGS.pack(0x85, 0x01, _REMOTE)
 _TRACE_ID, _SPAN_ID, _TRACE_STATE, _PARENT, _NAME = b"\x0a\x10", b"\x12\x08", b"\x1a", b"\x22\x08", b"\x2a"
 _START, _END, _ATTRIBUTE, _DROPPED_ATTRIBUTES, _STATUS = 0x39, 0x41, b"\x4a", b"\x50", b"\x7a"
 _NO_STATUS: Final = b"\x7a\x00"
+UNSET: Final = Status(StatusCode.UNSET)
+"""The status of nearly all spans: known by its identity, it is written without a look."""
 _KEY, _VALUE, _MESSAGE, _CODE = b"\x0a", b"\x12", b"\x12", b"\x18"
 _STRING, _INT, _DOUBLE_VALUE, _ARRAY, _ITEM = b"\x0a", b"\x18", 0x21, b"\x2a", b"\x0a"
 _TRUE, _FALSE = b"\x10\x01", b"\x10\x00"
@@ -159,10 +162,11 @@ class SpanEncoder:
                 parts += (_PARENT, parent.span_id.to_bytes(8))
             if name:
                 parts += (_NAME, self._text(name))
-            parts += (_KINDS[kind], _TIMES.pack(_START, start, _END, end), attributes)
+            written = _CLIENT if kind is SpanKind.CLIENT else _KINDS[kind]  # a kind's hash is no C code
+            parts += (written, _TIMES.pack(_START, start, _END, end), attributes)
             if dropped_attributes:
                 parts += (_DROPPED_ATTRIBUTES, varint(dropped_attributes))
-            parts.append(self._status(status))
+            parts.append(_NO_STATUS if status is UNSET else self._status(status))
         except (UnicodeEncodeError, OverflowError, struct.error):
             return None
         parts.append(_REMOTE_FLAGS if parent is not None and parent.is_remote else _LOCAL_FLAGS)
