@@ -23,6 +23,11 @@ SHRUNK: Final = 0.9
 """Share of the channels' correlations that is believed: a matrix from few distinct values is too sure of
 itself."""
 
+MOVED: Final = 4.0
+"""Deviations from which on a channel has clearly moved at a suspected step. To leave out the cells about every
+suspected step would be unfair: placebo dates would be judged by a matrix that was fitted to them, changes by
+one that was not."""
+
 Form = Callable[[Tables, FloatArray, FloatArray], Effects]
 
 
@@ -160,18 +165,21 @@ def widths(cells: Cells) -> dict[str, float]:
 def _correlation(tables: Tables, offsets: FloatArray, suspected: Sequence[float]) -> FloatArray:
     """Correlation of the channels' step effects over short widths, where many distinct ones can be had.
 
-    Away from ``suspected`` steps, as long as a third of the cells are left: a real effect moves all channels
-    together, and would pass for noise that they share.
+    Without the cells about a suspected step where a channel clearly moved, as long as a third of all are left:
+    a real effect moves all channels together, and would pass for noise that they share.
     """
     onsets = np.arange(tables.response.shape[1], dtype=float)
     short_width = max(2, len(onsets) // 24)
+    found = lookups.effects_at(tables, onsets + offsets[:, None], short_width)
+    z = found.sizes / np.sqrt(found.variances)
     away = np.ones(len(onsets), dtype=bool)
     for place in suspected:
-        away &= np.abs(onsets - place) > short_width
+        near = np.abs(onsets - place) <= short_width
+        if near.any() and np.abs(z[:, near]).max() > MOVED:
+            away &= ~near
     if 3 * away.sum() >= len(onsets):
-        onsets = onsets[away]
-    found = lookups.effects_at(tables, onsets + offsets[:, None], short_width)
-    z = np.clip(found.sizes / np.sqrt(found.variances), -3.0, 3.0)
+        z = z[:, away]
+    z = np.clip(z, -3.0, 3.0)
     inner = z @ z.T + 1e-6 * np.eye(len(z))
     scale = np.sqrt(np.diag(inner))
     # Towards independence: a matrix from few distinct values is too sure of itself.
