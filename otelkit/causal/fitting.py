@@ -24,8 +24,8 @@ SHRUNK: Final = 0.9
 itself."""
 
 MOVED: Final = 4.0
-"""Deviations from which on a channel has clearly moved at a suspected step. To leave out the cells about every
-suspected step would be unfair: placebo dates would be judged by a matrix that was fitted to them, changes by
+"""Deviations from which on a channel has clearly moved at a suspected step. To leave out the cells about
+every such step would be unfair: placebo dates would be judged by a matrix that was fitted to them, changes by
 one that was not."""
 
 Form = Callable[[Tables, FloatArray, FloatArray], Effects]
@@ -165,8 +165,8 @@ def widths(cells: Cells) -> dict[str, float]:
 def _correlation(tables: Tables, offsets: FloatArray, suspected: Sequence[float]) -> FloatArray:
     """Correlation of the channels' step effects over short widths, where many distinct ones can be had.
 
-    Without the cells about a suspected step where a channel clearly moved, as long as a third of all are left:
-    a real effect moves all channels together, and would pass for noise that they share.
+    Without the cells about a suspected step where a channel clearly moved, as long as a third of all are
+    left: a real effect moves all channels together, and would pass for noise that they share.
     """
     onsets = np.arange(tables.response.shape[1], dtype=float)
     short_width = max(2, len(onsets) // 24)
