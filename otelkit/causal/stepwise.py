@@ -38,7 +38,7 @@ class Best:
 def find_steps(witness: Witness, groups: Sequence[Group]) -> list[Step]:
     """All steps that stand out, the clearest first, each with its owner."""
     cells = witness.fitted.cells
-    spreads = [credit.lags(cells.seconds, group.delay, group.rollout, len(cells.times)) for group in groups]
+    spreads = lags(witness, groups)
     prior = np.log(credit.EFFECTIVE / (1 - credit.EFFECTIVE))
     bare = witness
     found: list[Step] = []
@@ -64,12 +64,7 @@ def find_steps(witness: Witness, groups: Sequence[Group]) -> list[Step]:
             break
         if best.owner is None:
             # The grid of cells may fit a step a little better than a change's own onsets do.
-            owned = {step.owner for step in found}
-            near = [
-                n
-                for n, g in enumerate(groups)
-                if n not in owned and credit.prompt(g, best.place, cells.seconds)
-            ]
+            near = [n for n, g in enumerate(groups) if credit.prompt(g, best.place, cells.seconds)]
             if near:
                 nearest = min(near, key=lambda n: abs(groups[n].place - best.place))
                 best = replace(best, owner=nearest)
@@ -79,7 +74,7 @@ def find_steps(witness: Witness, groups: Sequence[Group]) -> list[Step]:
         )
         found.append(Step(movement, best.owner, best.log_odds))
         witness = witness.knowing([movement])
-    return again(bare, groups, found)
+    return owned(bare, groups, again(bare, groups, found))
 
 
 def again(witness: Witness, groups: Sequence[Group], steps: Sequence[Step]) -> list[Step]:
@@ -99,6 +94,44 @@ def again(witness: Witness, groups: Sequence[Group], steps: Sequence[Step]) -> l
         else:
             kept[number] = replace(step, movement=others.movement(step.place, beside))
     return list(kept.values())
+
+
+def lags(witness: Witness, groups: Sequence[Group]) -> list[credit.Lags]:
+    """Onsets to look at for each group."""
+    cells = witness.fitted.cells
+    return [credit.lags(cells.seconds, group.delay, group.rollout, len(cells.times)) for group in groups]
+
+
+def owned(witness: Witness, groups: Sequence[Group], steps: Sequence[Step]) -> list[Step]:
+    """Steps that nobody recorded, given to the change that more likely made them, if it has none.
+
+    While steps are found a change may get one that is dropped in the end; what it really did is then left to
+    nobody.
+
+    Args:
+        witness: knows of no step.
+        groups: all groups of changes.
+        steps: as they were measured beside each other.
+    """
+    prior = np.log(credit.EFFECTIVE / (1 - credit.EFFECTIVE))
+    spreads = lags(witness, groups)
+    result = list(steps)
+    for number, step in enumerate(steps):
+        idle = [n for n in range(len(groups)) if all(other.owner != n for other in result)]
+        idle = [n for n in idle if abs(step.place - groups[n].place) <= spreads[n].cells[-1]]
+        if step.owner is not None or not idle:
+            continue
+        beside = [other for n, other in enumerate(result) if n != number]
+        others = witness.knowing([other.movement for other in beside])
+        taken = [other.place for other in beside]
+        near = np.abs(np.arange(len(witness.fitted.cells.times)) - step.place) <= 1
+        unknown = float(credit.unknown_scores(others, taken, near).max())
+        scores = {n: credit.change_score(others, groups[n], spreads[n], taken) for n in idle}
+        scores = {n: own for n, own in scores.items() if credit.beside(own.place, [step.place])}
+        best = max(scores, key=lambda n: scores[n].log_bayes, default=None)
+        if best is not None and scores[best].log_bayes + prior > unknown:
+            result[number] = replace(step, owner=best)
+    return result
 
 
 def paths(groups: Sequence[Group], owner: int | None) -> frozenset[str]:

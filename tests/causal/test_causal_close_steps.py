@@ -35,6 +35,21 @@ def test_a_step_that_others_explain_is_dropped() -> None:
     assert kept[0].movement.size == pytest.approx(real.movement.size, rel=0.2)
 
 
+@pytest.mark.parametrize(("made", "owner"), [(AT, 0), (AT + 600, None)])
+def test_a_step_that_is_left_to_nobody_goes_to_the_change_that_made_it(
+    made: float, owner: int | None
+) -> None:
+    """Broken if a change that was credited with a step which is dropped in the end does not get its own one,
+    or if one that was made after a step gets it."""
+    data = seen(seconds_per_token=switched((AT, 0.04), first=0.028))
+    prepared = prepare(windows(data, "chat", [change(made)])[0], "chat")
+    assert not isinstance(prepared, str)
+    witness, groups = prepared.witness, prepared.groups
+    place = groups[0].place + (AT - made) / prepared.cells.seconds
+    nobodys = stepwise.Step(witness.movement(place), None, 9.0)
+    assert [step.owner for step in stepwise.owned(witness, groups, [nobodys])] == [owner]
+
+
 def test_a_step_is_only_as_free_as_its_paths() -> None:
     """Broken if a step of one path that is taken for granted may be anything on the channels of another."""
     data = seen(tokens=switched((AT, 60.0), first=40.0))
