@@ -71,7 +71,7 @@ def test_load_does_not_wait_for_answers() -> None:
         await request.body()
 
         async def events() -> AsyncIterator[str]:
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(3.0)
             yield "data: {}\n\ndata: [DONE]\n\n"
 
         return StreamingResponse(events(), media_type="text/event-stream")
@@ -83,13 +83,11 @@ def test_load_does_not_wait_for_answers() -> None:
         await load.run(url, requests, stop=asyncio.Event(), on_sent=sent.append)
 
     with serving(Starlette(routes=[Route("/", complete, methods=["POST"])])) as url:
-        begin = time.monotonic()
         asyncio.run(all_of_it(url))
-        took = time.monotonic() - begin
-    assert took < 3.0
     assert [one.error for one in sent] == [""] * 10
-    assert max(one.started - one.planned for one in sent) < 0.3
-    assert all(one.ended - one.started > 0.9 for one in sent)
+    assert all(one.ended - one.started > 2.5 for one in sent)
+    # All were under way at once, however slowly a busy machine got round to each.
+    assert max(one.started for one in sent) < min(one.ended for one in sent)
 
 
 @pytest.fixture(scope="module")
