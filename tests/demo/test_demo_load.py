@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import json
 import math
-import time
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
