@@ -126,6 +126,9 @@ def _handler(receiver: OtlpReceiver) -> type[BaseHTTPRequestHandler]:
             self.send_response(status)
             self.send_header("Content-Type", _PROTOBUF)
             self.send_header("Content-Length", "0")
+            if self.close_connection:
+                # A client that is not told sends its next request on a connection that is gone.
+                self.send_header("Connection", "close")
             self.end_headers()
 
         def log_message(self, format: str, *args: object) -> None:
