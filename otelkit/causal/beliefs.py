@@ -46,5 +46,5 @@ def leaning(model: Model, paths: frozenset[str]) -> FloatArray:
     spoken_of = np.array([path in paths for path in model.paths])
     favoured = (model.hypotheses[:, spoken_of] > 0).any(axis=1)
     weights = np.where(favoured, FAVOUR, 1.0) * model.weights
-    leaning: FloatArray = weights / weights.sum()
-    return leaning
+    result: FloatArray = weights / weights.sum()
+    return result

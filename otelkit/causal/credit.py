@@ -22,6 +22,8 @@ from otelkit.query.panel import BoolArray, FloatArray
 
 EFFECTIVE: Final = 0.25
 """Share of changes that are believed to move P99."""
+PRIOR: Final = float(np.log(EFFECTIVE / (1 - EFFECTIVE)))
+"""The same as log odds."""
 UNKNOWN_PER_HOUR: Final = 0.1
 """Steps that nobody recorded a cause for."""
 DRIFTS_PER_HOUR: Final = 0.07
@@ -110,6 +112,11 @@ def lags(cell_seconds: float, delay: float, rollout: float, length: int) -> Lags
     prior = np.where(cells < first - 1e-9, OFF * prior, prior)
     width = np.gradient(cells)
     return Lags(cells, np.log(prior * width / (prior * width).sum()))
+
+
+def lags_of(group: Group, cells: Cells) -> Lags:
+    """The onsets to look at for a group of changes."""
+    return lags(cells.seconds, group.delay, group.rollout, len(cells.times))
 
 
 def lag_density(since: FloatArray, blur: float) -> FloatArray:
@@ -281,21 +288,16 @@ def claim(witness: Witness, groups: Sequence[Group], number: int, steps: Sequenc
     cells = witness.fitted.cells
     own = groups[number]
     taken = [s.place for s in steps if s.owner != number]
-    prior = np.log(EFFECTIVE / (1 - EFFECTIVE))
-
-    def spread(group: Group) -> Lags:
-        return lags(cells.seconds, group.delay, group.rollout, len(cells.times))
-
     elsewhere = [group.place for n, group in enumerate(groups) if n != number]
-    mine = change_score(witness, own, spread(own), taken, elsewhere)
+    mine = change_score(witness, own, lags_of(own, cells), taken, elsewhere)
 
     def beside_it(place: float) -> float:
         """Log odds of an effect of this change once a step at ``place`` is known."""
         known = witness.knowing([witness.movement(place)])
-        return float(prior + change_score(known, own, spread(own), [*taken, place]).log_bayes)
+        return float(PRIOR + change_score(known, own, lags_of(own, cells), [*taken, place]).log_bayes)
 
     before = min(AROUND_SECONDS / cells.seconds, len(cells.times) / 12)
-    after = spread(own).cells[-1]
+    after = lags_of(own, cells).cells[-1]
     eligible = np.array(
         [
             -before <= place - own.place <= after and not prompt(own, float(place), cells.seconds)
@@ -312,14 +314,14 @@ def claim(witness: Witness, groups: Sequence[Group], number: int, steps: Sequenc
     rivals = {}
     for n, group in enumerate(groups):
         if n != number and n not in credited and abs(group.place - own.place) <= before:
-            rivals[n] = change_score(witness, group, spread(group), taken)
+            rivals[n] = change_score(witness, group, lags_of(group, cells), taken)
     best = max(rivals, key=lambda n: rivals[n].log_bayes, default=None)
     rival = rivals[best] if best is not None else NOTHING_OWN
-    rival_odds = prior + rival.log_bayes
+    rival_odds = PRIOR + rival.log_bayes
     scores = np.array(
         [
             0.0,
-            prior + mine.log_bayes,
+            PRIOR + mine.log_bayes,
             somebody,
             stepped + beside_it(float(unknown_place)) if stepped > WORTH_ASKING else -np.inf,
             rival_odds,
@@ -330,7 +332,7 @@ def claim(witness: Witness, groups: Sequence[Group], number: int, steps: Sequenc
     return Claim(
         log_bayes=mine.log_bayes,
         net=min(
-            mine.log_bayes, float(special.logsumexp(scores[1::2]) - special.logsumexp(scores[::2]) - prior)
+            mine.log_bayes, float(special.logsumexp(scores[1::2]) - special.logsumexp(scores[::2]) - PRIOR)
         ),
         probability=float(shares[1] + shares[3] + shares[5]),
         rival=best if shares[4] > 0.1 else None,

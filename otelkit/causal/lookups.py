@@ -89,7 +89,7 @@ def others_at(tables: Tables, responses: FloatArray, onsets: FloatArray, width: 
         width: as there.
     """
     result: FloatArray = np.array(
-        [effects_at(replace(tables, response=response), onsets, width)[0] for response in responses]
+        [effects_at(replace(tables, response=response), onsets, width).sizes for response in responses]
     )
     return result
 

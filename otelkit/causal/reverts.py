@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from scipy import special
 
-from otelkit.causal.credit import EFFECTIVE, Claim, Group, Step
+from otelkit.causal.credit import PRIOR, Claim, Group, Step
 from otelkit.causal.evidence import Witness
 from otelkit.causal.pooling import Evidence
 from otelkit.model import canonical
@@ -68,13 +68,12 @@ def together(
     log_bayes = float(found.log_bayes[0])
     if log_bayes < claim.net + MORE:
         return None
-    prior = np.log(EFFECTIVE / (1 - EFFECTIVE))
     onset = groups[number].place
     joint = replace(
         claim,
         log_bayes=log_bayes,
         net=log_bayes,
-        probability=float(special.expit(prior + log_bayes)),
+        probability=float(special.expit(PRIOR + log_bayes)),
         rival=None,
         rival_probability=0.0,
         unknown_probability=0.0,

@@ -38,8 +38,7 @@ class Best:
 def find_steps(witness: Witness, groups: Sequence[Group]) -> list[Step]:
     """All steps that stand out, the clearest first, each with its owner."""
     cells = witness.fitted.cells
-    spreads = lags(witness, groups)
-    prior = np.log(credit.EFFECTIVE / (1 - credit.EFFECTIVE))
+    spreads = [credit.lags_of(group, cells) for group in groups]
     bare = witness
     found: list[Step] = []
     at = np.arange(len(cells.times))
@@ -58,8 +57,8 @@ def find_steps(witness: Witness, groups: Sequence[Group]) -> list[Step]:
             if any(step.owner == number for step in found):
                 continue
             own = credit.change_score(witness, group, spreads[number], taken)
-            if own.log_bayes + prior > best.log_odds:
-                best = Best(own.place, number, own.log_bayes + prior)
+            if own.log_bayes + credit.PRIOR > best.log_odds:
+                best = Best(own.place, number, own.log_bayes + credit.PRIOR)
         if best.log_odds < ACCEPTED:
             break
         if best.owner is None:
@@ -96,12 +95,6 @@ def again(witness: Witness, groups: Sequence[Group], steps: Sequence[Step]) -> l
     return list(kept.values())
 
 
-def lags(witness: Witness, groups: Sequence[Group]) -> list[credit.Lags]:
-    """Onsets to look at for each group."""
-    cells = witness.fitted.cells
-    return [credit.lags(cells.seconds, group.delay, group.rollout, len(cells.times)) for group in groups]
-
-
 def owned(witness: Witness, groups: Sequence[Group], steps: Sequence[Step]) -> list[Step]:
     """Steps that nobody recorded, given to the change that more likely made them, if it has none.
 
@@ -113,8 +106,7 @@ def owned(witness: Witness, groups: Sequence[Group], steps: Sequence[Step]) -> l
         groups: all groups of changes.
         steps: as they were measured beside each other.
     """
-    prior = np.log(credit.EFFECTIVE / (1 - credit.EFFECTIVE))
-    spreads = lags(witness, groups)
+    spreads = [credit.lags_of(group, witness.fitted.cells) for group in groups]
     result = list(steps)
     for number, step in enumerate(steps):
         idle = [n for n in range(len(groups)) if all(other.owner != n for other in result)]
@@ -129,7 +121,7 @@ def owned(witness: Witness, groups: Sequence[Group], steps: Sequence[Step]) -> l
         scores = {n: credit.change_score(others, groups[n], spreads[n], taken) for n in idle}
         scores = {n: own for n, own in scores.items() if credit.beside(own.place, [step.place])}
         best = max(scores, key=lambda n: scores[n].log_bayes, default=None)
-        if best is not None and scores[best].log_bayes + prior > unknown:
+        if best is not None and scores[best].log_bayes + credit.PRIOR > unknown:
             result[number] = replace(step, owner=best)
     return result
 
