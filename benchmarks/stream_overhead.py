@@ -1,23 +1,29 @@
 """CPU time that instrumentation adds to each streamed chunk of the openai client, for otelkit and its peers.
 
-    python benchmarks/stream_overhead.py [--peers openllmetry ...] [--traces-only] [--restarts 6]
-                                         [--rounds 1] [--chunks 100 400]
+    python benchmarks/stream_overhead.py [--peers openllmetry ...] [--traces-only] [--restarts 4]
+                                         [--chunks 100 400]
 
 The client reads the same chat completions from a mocked transport, with instrumentation and without, in one
-process per way: its instrumentation is on for one stream and off for the next. Two processes would not do:
-they are never laid out alike, which makes the client alone differ by more than what is looked for. All are
-kept on one processor. What is added per chunk has two parts: the median difference of two streams in CPU time
-of the thread that reads, and the CPU time of all other threads, that of the delivery included, which is
-summed from one delivery to the next, as it may be put off from one stream to a later one; of that the median
-again. The processes of all ways live side by side and every round goes through all of them; after some rounds
-all are started anew.
+process per way: two streams at once, ten chunks of the one and ten of the other in turn, so that what else
+runs on the machine slows both alike, and each turn at another depth of the interpreter's stack (see
+``stream_ways.DEPTHS``). Two processes would not do: they are never laid out alike, which makes the client
+alone differ by more than what is looked for. All are kept on one processor. What is added per chunk has two
+parts: the difference of two streams in CPU time of the thread that reads, of each turn the mean of the middle
+half of the streams of a process; and the CPU time of all other threads, that of the delivery included, which
+is summed from one delivery to the next, as it may be put off from one stream to a later one.
+
+One process still differs from the next by half a microsecond a chunk, so there are several of the ways that
+cost little, new ones at each start, and of processes the mean of the middle half counts as well. The
+processes of all ways live side by side, and each is measured in turn; then come the further ones of the ways
+that cost little, one after the other, to read only.
 
 All do the same work: spans go to a collector in another process, which counts what arrives; metrics are kept
 in memory and read by nobody; texts are not recorded. All are delivered after 20,000 chunks with
 instrumentation, which take two to four seconds: left alone, the SDK and otelkit deliver every five. otelkit
-looks for parameter changes and sends a span for every token besides. ``least`` and ``stamps`` are no peers:
-they are the SDK with one empty span a call, and that with the time of every chunk. ``--traces-only`` spares
-peers the metrics, but not otelkit.
+looks for parameter changes and sends a span for every token besides. Three ways are no peers: ``least`` is
+the SDK with one empty span a call; ``stamps`` that with the time of every chunk; ``floor``, in
+``stream_floor.py``, the least that gives every token a span. ``--traces-only`` spares peers the metrics, but
+not otelkit.
 
 Peers are installed by pip into virtual environments under ``.cache``, each with the newest openai that it
 accepts; one that can't be installed, or delivers nothing, is named in ``skipped``.
@@ -26,7 +32,7 @@ What a stream costs whatever its length, above all its own span by the SDK, is s
 lengths are measured, and the goal counts at each. ``per_further_chunk_ns`` tells what a chunk alone adds.
 
 Progress goes to stderr. The last line on stdout is one JSON object; ``bars`` has the goals and whether they
-were met.
+were met, and as ``floor_value`` what ``floor`` has there: where that is below the goal, nothing can meet it.
 """
 
 from __future__ import annotations
@@ -55,8 +61,11 @@ LENGTHS: Final = [100, 400]
 """Chunks of a stream: one with the role, one with the finish reason, and one for each token between them."""
 CHUNKS_TO_DELIVERY: Final = 20_000
 """One delivery takes one or two milliseconds, whatever is in it."""
-CHUNKS_TO_WARM_UP: Final = 4_000
-OURS: Final = ("otelkit", "least", "stamps")
+CHUNKS_IN_PAIRS: Final = 4_000
+"""In streams that are read beside one without instrumentation."""
+CHUNKS_TO_WARM_UP: Final = 1_000
+OURS: Final = {"otelkit": 4, "floor": 4, "least": 2, "stamps": 2}
+"""Ways that cost little, and how many processes of each there are at each start. Of a peer there is one."""
 FOLDER: Final = Path(__file__).resolve().parent
 CACHE: Final = FOLDER.parent / ".cache" / "stream_overhead"
 
@@ -93,23 +102,38 @@ class Child:
         self.openai = self._answer()
         """Version of the client."""
 
-    def measure(self, chunks: int, costs: Costs, in_all: int = CHUNKS_TO_DELIVERY) -> None:
-        """Read streams without instrumentation and with it, and deliver what was recorded.
+    def warm_up(self, lengths: Sequence[int]) -> None:
+        for chunks in lengths:
+            self._ask(max(2, CHUNKS_TO_WARM_UP // chunks), 0, chunks)
+        self._ask(0, 0, 0)
 
-        Args:
-            chunks: of a stream.
-            in_all: chunks to be read with instrumentation.
+    def measure(self, chunks: int, costs: Costs) -> None:
+        """Read streams of so many chunks without instrumentation and with it, and deliver what was recorded.
 
         Raises:
             Unusable: the process ended, or spans are missing.
         """
-        pairs = max(1, in_all // chunks)
         before = self._collector.totals()
-        spent, background = self._ask(pairs, chunks)
-        background += self._deliver(before, pairs, pairs * (chunks - 2))
-        costs.bare.extend(bare / chunks for bare, _ in spent)
-        costs.reading.extend((instrumented - bare) / chunks for bare, instrumented in spent)
-        costs.background.append(background / (chunks * pairs))
+        pairs, background = self.read(chunks, costs)
+        further = max(0, CHUNKS_TO_DELIVERY // chunks - pairs)
+        background += self._ask(0, further, chunks)[1]
+        streams = pairs + further
+        background += self._deliver(before, streams, streams * (chunks - 2))
+        costs.background.append(background / (chunks * streams))
+
+    def read(self, chunks: int, costs: Costs) -> tuple[int, int]:
+        """Read streams of so many chunks without instrumentation and with it.
+
+        Returns:
+            How many streams were read with it, and CPU ns of other threads.
+        """
+        pairs = max(2, CHUNKS_IN_PAIRS // chunks)
+        spent, others = self._ask(pairs, 0, chunks)
+        turns = list(zip(*spent, strict=True))
+        costs.bare.append(sum(_middle([bare for bare, _ in turn]) for turn in turns) / chunks)
+        added = (_middle([instrumented - bare for bare, instrumented in turn]) for turn in turns)
+        costs.reading.append(sum(added) / chunks)
+        return pairs, others
 
     def _deliver(self, before: Counter[str], generations: int, tokens: int) -> int:
         """Have everything delivered that was recorded; CPU ns.
@@ -117,21 +141,23 @@ class Child:
         Args:
             before: what had arrived before that was recorded, of which full batches are sent at once.
         """
-        (reading,), others = self._ask(0, 0)
+        (((_, reading),),), others = self._ask(0, 0, 0)
         arrived = self._collector.totals() - before
-        steps = tokens if self._way == "otelkit" else 0
+        steps = tokens if self._way in ("otelkit", "floor") else 0
         if arrived["steps"] != steps or arrived["spans"] - arrived["steps"] < generations:
             raise Unusable(f"of {generations} spans and {steps} for tokens arrived {dict(arrived)}")
-        return reading + others
+        return int(reading) + others
 
     def close(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
 
-    def _ask(self, pairs: int, chunks: int) -> tuple[list[Any], int]:
+    def _ask(self, pairs: int, further: int, chunks: int) -> tuple[list[Any], int]:
         assert self._process.stdin is not None
-        print(pairs, chunks, file=self._process.stdin, flush=True)
+        print(pairs, further, chunks, file=self._process.stdin, flush=True)
+        spent: list[Any]
+        others: int
         spent, others = json.loads(self._answer())
         return spent, others
 
@@ -145,25 +171,30 @@ class Child:
 
 @dataclass
 class Costs:
-    """CPU ns per chunk, of one way and one length of a stream."""
+    """CPU ns per chunk, of one way and one length of a stream; each of one process."""
 
     bare: list[float] = field(default_factory=list)
-    """Of each stream without instrumentation."""
+    """Of streams without instrumentation."""
     reading: list[float] = field(default_factory=list)
-    """Of each stream's reading thread, beyond that of the stream without instrumentation next to it."""
+    """Of the thread that reads, beyond that of the streams without instrumentation."""
     background: list[float] = field(default_factory=list)
     """Of all other threads up to a delivery, and of the delivery."""
 
     def total(self) -> float:
-        return statistics.median(self.reading) + statistics.median(self.background)
+        return _middle(self.reading) + _middle(self.background)
+
+
+def _middle(values: Sequence[float]) -> float:
+    """Mean of the middle half: hardly less exact than the mean, and deaf to what stands out."""
+    left_out = len(values) // 4
+    return statistics.fmean(sorted(values)[left_out : len(values) - left_out])
 
 
 @contextmanager
 def _child(python: str, way: str, lengths: list[int], collector: Collector) -> Iterator[Child]:
     child = Child(python, way, collector)
     try:
-        for chunks in lengths:
-            child.measure(chunks, Costs(), CHUNKS_TO_WARM_UP)
+        child.warm_up(lengths)
         yield child
     finally:
         child.close()
@@ -188,7 +219,7 @@ def _python(peer: str) -> str:
     return str(python)
 
 
-def compare(peers: Sequence[str], restarts: int, rounds: int, lengths: list[int]) -> dict[str, Any]:
+def compare(peers: Sequence[str], restarts: int, lengths: list[int]) -> dict[str, Any]:
     """All ways at all lengths of a stream, in turn."""
     skipped: dict[str, str] = {}
     pythons = dict.fromkeys(OURS, sys.executable)
@@ -213,10 +244,15 @@ def compare(peers: Sequence[str], restarts: int, rounds: int, lengths: list[int]
                         skipped[way] = str(reason)
                         continue
                     versions[way] = children[way].openai
-                for number in range(rounds):
-                    print(f"start {restart + 1}/{restarts}, round {number + 1}/{rounds}", file=sys.stderr)
-                    for chunks, (way, child) in product(lengths, children.items()):
-                        child.measure(chunks, found[way, chunks])
+                print(f"start {restart + 1}/{restarts}: reading", file=sys.stderr)
+                for chunks, (way, child) in product(lengths, children.items()):
+                    child.measure(chunks, found[way, chunks])
+            for number in range(1, max(OURS.values())):
+                print(f"start {restart + 1}/{restarts}: further processes {number}", file=sys.stderr)
+                for way in [way for way, processes in OURS.items() if processes > number]:
+                    with _child(pythons[way], way, lengths, collector) as child:
+                        for chunks in lengths:
+                            child.read(chunks, found[way, chunks])
     ways = [way for way in pythons if way not in skipped]
     table = {way: _row({chunks: found[way, chunks] for chunks in lengths}) for way in ways}
     for way, row in table.items():
@@ -229,16 +265,17 @@ def compare(peers: Sequence[str], restarts: int, rounds: int, lengths: list[int]
 
 
 def _row(found: dict[int, Costs]) -> dict[str, Any]:
-    """Medians, in CPU ns per chunk; the quartiles are of single streams' reading thread."""
+    """In CPU ns per chunk; the quartiles are of processes' reading threads."""
     row: dict[str, Any] = {}
     for chunks, costs in found.items():
-        quartiles = statistics.quantiles(costs.reading, n=4)
+        several = len(costs.reading) > 1
+        quartiles = statistics.quantiles(costs.reading, n=4) if several else costs.reading
         row[f"{chunks}_chunks"] = {
-            "bare_ns": round(statistics.median(costs.bare)),
+            "bare_ns": round(_middle(costs.bare)),
             "added_per_chunk_ns": round(costs.total()),
-            "of_this_background_ns": round(statistics.median(costs.background)),
+            "of_this_background_ns": round(_middle(costs.background)),
             "quartiles_ns": [round(quartiles[0]), round(quartiles[-1])],
-            "streams": len(costs.reading),
+            "processes": len(costs.reading),
         }
     short, long = min(found), max(found)
     if short < long:
@@ -249,7 +286,7 @@ def _row(found: dict[int, Costs]) -> dict[str, Any]:
 
 def _bars(table: dict[str, dict[str, Any]], chunks: int) -> list[dict[str, Any]]:
     added = {way: row[f"{chunks}_chunks"]["added_per_chunk_ns"] for way, row in table.items()}
-    ours = added["otelkit"]
+    ours, floor = added["otelkit"], added["floor"]
     added = {way: cost for way, cost in added.items() if way not in OURS}
     if not added:
         return []
@@ -260,6 +297,7 @@ def _bars(table: dict[str, dict[str, Any]], chunks: int) -> list[dict[str, Any]]
         {
             "name": f"times less CPU than the best peer ({best}), {chunks} chunks",
             "value": round(times, 2),
+            "floor_value": round(added[best] / max(1, floor), 2),
             "goal": f">= {TIMES_LESS_THAN_BEST_PEER:g}",
             "ok": times >= TIMES_LESS_THAN_BEST_PEER,
         }
@@ -272,15 +310,14 @@ def main() -> None:
     )
     parser.add_argument("--peers", choices=PEERS, nargs="*", default=list(PEERS))
     parser.add_argument("--traces-only", action="store_true", help="let peers keep no metrics")
-    parser.add_argument("--restarts", type=int, default=6, help="times that all processes are started")
-    parser.add_argument("--rounds", type=int, default=1, help="after each start")
+    parser.add_argument("--restarts", type=int, default=4, help="times that all processes are started")
     parser.add_argument(
         "--chunks", type=int, nargs="+", default=LENGTHS, help="lengths of a stream, 3 or more"
     )
     arguments = parser.parse_args()
     if arguments.traces_only:
         os.environ[TRACES_ONLY] = "1"
-    print(json.dumps(compare(arguments.peers, arguments.restarts, arguments.rounds, arguments.chunks)))
+    print(json.dumps(compare(arguments.peers, arguments.restarts, arguments.chunks)))
 
 
 if __name__ == "__main__":

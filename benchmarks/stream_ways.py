@@ -11,9 +11,11 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
+import random
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -21,6 +23,14 @@ if TYPE_CHECKING:
 
 TRACES_ONLY: Final = "BENCHMARK_TRACES_ONLY"
 """Environment variable: peers get no meter provider."""
+
+CHUNKS_IN_TURN: Final = 10
+"""They take a millisecond: what else runs on the machine then slows both streams of a pair alike."""
+
+DEPTHS: Final = 64
+"""Where on its stack the interpreter runs makes the client up to two percent faster or slower, and a
+generator more around it moves that: in each process by another amount. So it is another depth at each
+turn."""
 
 Finish = Callable[[], object]
 
@@ -90,6 +100,13 @@ def _one_span(read: Callable[[Any, trace.Span], Iterator[Any]]) -> Finish:
     return finish
 
 
+def floor() -> Finish:
+    """The least that records what otelkit is to record."""
+    from stream_floor import Recorder
+
+    return Recorder().deliver
+
+
 def openllmetry() -> Finish:
     os.environ["TRACELOOP_TRACE_CONTENT"] = "false"
     from opentelemetry.instrumentation.openai import OpenAIInstrumentor
@@ -134,6 +151,7 @@ def official() -> Finish:
 
 WAYS: Final = {
     "otelkit": otelkit,
+    "floor": floor,
     "least": least,
     "stamps": stamps,
     "openllmetry": openllmetry,
@@ -169,8 +187,8 @@ def _events(chunks: int) -> bytes:
     return "".join([begin, *tokens, end, "data: [DONE]\n\n"]).encode()
 
 
-def _reader() -> Callable[[bytes], int]:
-    """A function that has the client read one stream, and counts its chunks."""
+def _beginner() -> Callable[[bytes], Iterator[Any]]:
+    """A function that has the client begin to read one stream."""
     import openai
 
     # The client's HTTP library is httpx or httpx2, by its version.
@@ -184,21 +202,20 @@ def _reader() -> Callable[[bytes], int]:
         api_key="none", http_client=openai.DefaultHttpxClient(transport=http.MockTransport(answer))
     )
 
-    def read(events: bytes) -> int:
+    def begin(events: bytes) -> Iterator[Any]:
         nonlocal body
         body = events
-        count = 0
-        for _ in client.chat.completions.create(
-            model="gpt-4o-mini",
-            messages=[{"role": "user", "content": "Say something."}],
-            temperature=0.7,
-            max_tokens=512,
-            stream=True,
-        ):
-            count += 1
-        return count
+        return iter(
+            client.chat.completions.create(
+                model="gpt-4o-mini",
+                messages=[{"role": "user", "content": "Say something."}],
+                temperature=0.7,
+                max_tokens=512,
+                stream=True,
+            )
+        )
 
-    return read
+    return begin
 
 
 class Switch:
@@ -249,9 +266,15 @@ def _attributes() -> dict[tuple[type, str], Any]:
         for name, module in list(sys.modules.items())
         if name.partition(".")[0] == "openai"
         for value in list(vars(module).values())
-        if isinstance(value, type) and value.__module__.partition(".")[0] == "openai"
+        # Not ``isinstance``, for which the client's lazy objects would load all that there is of it.
+        if issubclass(type(value), type) and value.__module__.partition(".")[0] == "openai"
     }
-    return {(owner, name): value for owner in classes for name, value in vars(owner).items()}
+    return {
+        (owner, name): value
+        for owner in classes
+        for name, value in vars(owner).items()
+        if not name.startswith("__pydantic_")  # made when a type is first used
+    }
 
 
 def serve(way: str) -> None:
@@ -260,38 +283,72 @@ def serve(way: str) -> None:
     answers, sys.stdout = sys.stdout, sys.stderr  # a peer may print
     if hasattr(os, "sched_setaffinity"):  # two processors are seldom equally fast on a shared machine
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    read = _reader()
-    read(_events(3))  # the client imports parts of itself at the first call
+    begin = _beginner()
+    _read_through(begin(_events(3)))  # the client imports parts of itself at the first call
     switch = Switch(WAYS[way])
     print(importlib.metadata.version("openai"), file=answers, flush=True)
     last = _spent()
     for line in sys.stdin:
-        pairs, chunks = map(int, line.split())
-        if pairs:
-            spent = _read_pairs(read, switch, pairs, chunks)
+        pairs, further, chunks = map(int, line.split())
+        if chunks:
+            events = _events(chunks)
+            spent = [_read_pair(begin, switch, events, chunks, number % 2 == 0) for number in range(pairs)]
+            switch.on = True
+            for _ in range(further):
+                _read_through(begin(events))
         else:
             switch.finish()
-            spent = [_spent()[0] - last[0]]
+            spent = [[(0, _spent()[0] - last[0])]]
         now = _spent()
         print(json.dumps([spent, now[1] - last[1]]), file=answers, flush=True)
         last = now
 
 
-def _read_pairs(
-    read: Callable[[bytes], int], switch: Switch, pairs: int, chunks: int
+def _read_through(stream: Iterator[Any]) -> None:
+    for _ in stream:
+        pass
+
+
+def _read_pair(
+    begin: Callable[[bytes], Iterator[Any]], switch: Switch, events: bytes, chunks: int, first: bool
 ) -> list[tuple[int, int]]:
-    """CPU ns without instrumentation, and with it, of each pair of streams; which is first alternates."""
-    events = _events(chunks)
-    found = []
-    for number in range(pairs):
-        spent = {}
-        for switch.on in (False, True) if number % 2 else (True, False):
-            start = time.thread_time_ns()
-            count = read(events)
-            spent[switch.on] = time.thread_time_ns() - start
-            assert count == chunks, f"{chunks} chunks were sent, {count} arrived"
-        found.append((spent[False], spent[True]))
-    return found
+    """Read two streams, one without instrumentation and one with it, some chunks of each in turn.
+
+    Args:
+        first: which goes first.
+
+    Returns:
+        CPU ns of the one without, and of the one with it, for each turn: to begin, to read some, to end.
+    """
+    streams: dict[bool, Iterator[Any]] = {}
+    read, turns = [0, 0], []
+
+    def open_one() -> None:
+        streams[switch.on] = begin(events)
+
+    def read_some() -> None:
+        for _ in islice(streams[switch.on], CHUNKS_IN_TURN):
+            read[switch.on] += 1
+
+    def end_one() -> None:
+        assert next(streams.pop(switch.on), None) is None, f"more than {chunks} chunks arrived"
+
+    for act in (open_one, *[read_some] * -(-chunks // CHUNKS_IN_TURN), end_one):
+        first, depth, spent = not first, random.randrange(DEPTHS), [0, 0]
+        for switch.on in (first, not first):
+            spent[switch.on] = _spent_by(act, depth)
+        turns.append((spent[False], spent[True]))
+    assert read == [chunks, chunks], f"{chunks} chunks were sent, {read} arrived"
+    return turns
+
+
+def _spent_by(act: Callable[[], None], depth: int) -> int:
+    """CPU ns of this thread, when it is called at that depth of the interpreter's own stack."""
+    if depth:
+        return next(map(_spent_by, (act,), (depth - 1,)))  # a function in C, which takes of that stack
+    start = time.thread_time_ns()
+    act()
+    return time.thread_time_ns() - start
 
 
 def _spent() -> tuple[int, int]:
