@@ -43,6 +43,8 @@ class Confounder:
     """Whether queues go on building up for minutes after it."""
     either_way: bool = False
     """Whether taking it off may have left a movement of either sign."""
+    common: bool = False
+    """Whether the like often moves P99 by a tenth or more, change or no change."""
 
     def explains(self, effect: float) -> bool:
         """Whether it could have made an effect of that size (log P99) by itself."""
@@ -81,13 +83,20 @@ def around(
         offered = unusual_move(np.where(cells.arrivals > 0, np.log(cells.arrivals), np.nan), minutes, place)
     size = max(size, DOUBT_LOAD * offered, key=abs)
     found.append(
-        Confounder(size, "offered load moved at the same moment", known=True, builds=True, either_way=True)
+        Confounder(
+            size,
+            "offered load moved at the same moment",
+            known=True,
+            builds=True,
+            either_way=True,
+            common=True,
+        )
     )
     prompts = cells.covariates.get("input_tokens")
     if prompts is not None:
         with np.errstate(divide="ignore", invalid="ignore"):
             moved = unusual_move(np.where(prompts > 0, np.log(prompts), np.nan), minutes, place)
-        found.append(Confounder(DOUBT_PROMPTS * moved, "prompt length moved at the same moment"))
+        found.append(Confounder(DOUBT_PROMPTS * moved, "prompt length moved at the same moment", common=True))
     for shift, sentence in zip(witness.shifts, elsewhere, strict=True):
         fleet = bool(shift.belief.any())
         size = float(shift.size[place, model.target])
@@ -119,7 +128,7 @@ def around(
         apart = (claim.unknown_place - groups[number].place) * cells.seconds
         when = f"{abs(apart):.0f} s {'before' if apart < 0 else 'after'} the change"
         size = float(witness.weigh(np.array([claim.unknown_place])).value[0])
-        found.append(Confounder(size, f"the movement fits an onset {when} better"))
+        found.append(Confounder(size, f"the movement fits an onset {when} better", common=True))
     return sorted((c for c in found if abs(c.size) > VISIBLE), key=lambda c: -abs(c.size))
 
 

@@ -27,6 +27,9 @@ TAIL_WEIGHT: Final = 6.0
 belief has."""
 LEAST_P: Final = 1e-4
 """Smaller p-values than this nobody can vouch for from a few hours of placebos."""
+RARER: Final = 20.0
+"""A Bayes factor B is reached by at most 1 in B of changes without effect, by Markov's inequality; where the
+noise model holds, really by 1 in this many times B. Placebos that are calm by chance must not say less."""
 NO_STEP: Final = -20.0
 """Log Bayes factor of what cannot be a step."""
 BELIEVED: Final = 12.0
@@ -47,10 +50,11 @@ class Null:
     excess: float
 
     def p_value(self, score: float) -> float:
-        """Chance of a placebo score at least as high."""
+        """Chance of a placebo score at least as high, and no less than the score itself allows."""
+        least = max(float(np.exp(-max(score, 0.0))) / RARER, LEAST_P)
         if score > self.threshold or not len(self.scores):
-            return float(max(UPPER * np.exp(-max(score - self.threshold, 0.0) / self.excess), LEAST_P))
-        return float((1 + (self.scores >= score).sum()) / (1 + len(self.scores)))
+            return max(float(UPPER * np.exp(-max(score - self.threshold, 0.0) / self.excess)), least)
+        return max(float((1 + (self.scores >= score).sum()) / (1 + len(self.scores))), least)
 
 
 def quiet(witness: Witness, places: Sequence[float], guard: float) -> BoolArray:

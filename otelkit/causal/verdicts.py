@@ -37,8 +37,11 @@ LATE_CELLS: Final = 1.5
 """An onset later than this counts as late."""
 WORTH: Final = 0.04
 """Share of P99 below which an effect is not worth the name."""
-SURELY_NONE: Final = 0.95
+SURELY_NONE: Final = 0.9
 """Probability that an effect is smaller than the margin from which on it is called none."""
+STRIKING: Final = 0.2
+"""Movement of log P99 through what often moves it (load, prompts) from which on that is named although the
+change surely did nothing."""
 NOTHING: Final = 0.01
 """Deviation (log P99) of what "no effect" still allows."""
 MIN_CALLS: Final = 15.0
@@ -186,9 +189,9 @@ def decide(
         beside = f" Accounted for beside it: {confounders[0].sentence}." if confounders else ""
         return Verdict.CAUSAL, f"P99 stepped when it was made, beyond load and whatever else moved.{beside}"
     none = effect.within(margin)
-    worst = confounders[0] if confounders else None
-    if worst is not None and (abs(worst.size) > margin or none < SURELY_NONE):
-        worst = rivals[0] if rivals else worst
+    striking = [c for c in confounders if abs(c.size) > (STRIKING if c.common else margin)]
+    if striking or (confounders and none < SURELY_NONE):
+        worst = (rivals or striking or confounders)[0]
         return (
             Verdict.CORRELATED_ONLY,
             f"P99 moved by {np.expm1(worst.size):+.0%}, but {worst.sentence}.",
