@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -49,6 +50,12 @@ class Cells:
     bounds: FloatArray | None
     counts: FloatArray | None
     """Calls by latency bucket in each cell, shape (N, B); None when the source has none."""
+
+    @cached_property
+    def usual(self) -> Mapping[str, float]:
+        """Median of each channel of which anything is known."""
+        known = {name: values[np.isfinite(values)] for name, values in self.channels.items()}
+        return {name: float(np.median(values)) for name, values in known.items() if len(values)}
 
     def time_of(self, place: float) -> float:
         """Unix seconds of a place on the grid."""

@@ -111,10 +111,7 @@ def delays(cells: Cells) -> dict[str, float]:
     Calls are seen when they end: of the calls that end within a minute of a change, those that took longer
     were made before it.
     """
-    usual = {
-        name: np.nanmedian(cells.channels[name]) for name in cells.levels if _known(cells.channels[name])
-    }
-    seconds = {name: float(np.exp(level)) for name, level in usual.items()}
+    seconds = {name: float(np.exp(cells.usual[name])) for name in cells.levels if name in cells.usual}
     middle = next(iter(seconds.values()), 0.0)
     longest = LONGEST_DELAY_SECONDS
     late = {name: min(max(value - middle, 0.0), longest) / cells.seconds for name, value in seconds.items()}
@@ -130,21 +127,14 @@ def first_shares(cells: Cells) -> dict[str, float]:
 
     The wait is taken to be alike for all calls: a small part of a long one.
     """
-    usual = {
-        name: np.nanmedian(cells.channels[name]) for name in cells.levels if _known(cells.channels[name])
-    }
-    middle = next(iter(usual.values()), 0.0)
-    first = cells.channels.get("time_to_first_chunk")
+    usual = cells.usual
+    middle = next((usual[name] for name in cells.levels if name in usual), 0.0)
     share = 0.2
-    if first is not None and _known(first):
+    if "time_to_first_chunk" in usual:
         # The channel is log1p(wait / usual latency).
-        share = float(np.expm1(np.nanmedian(first)))
+        share = float(np.expm1(usual["time_to_first_chunk"]))
     longer = {name: float(np.exp(usual.get(name, middle) - middle)) for name in cells.levels}
     return {name: float(np.clip(share / times, 0.01, 0.95)) for name, times in longer.items()}
-
-
-def _known(values: FloatArray) -> bool:
-    return bool(np.isfinite(values).any())
 
 
 def widths(cells: Cells) -> dict[str, float]:
@@ -153,9 +143,8 @@ def widths(cells: Cells) -> dict[str, float]:
         return {}
     result = {}
     for name in cells.levels:
-        known = cells.channels[name][np.isfinite(cells.channels[name])]
-        if len(known):
-            place = int(np.searchsorted(cells.bounds, np.exp(np.median(known))))
+        if name in cells.usual:
+            place = int(np.searchsorted(cells.bounds, np.exp(cells.usual[name])))
             upper = cells.bounds[min(place, len(cells.bounds) - 2)]
             lower = cells.bounds[place - 1] if place > 0 else upper / 2
             result[name] = float(upper / lower) if upper > lower else 4.0

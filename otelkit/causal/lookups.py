@@ -65,18 +65,7 @@ def effects_at(
     What follows after ``width`` cells may differ by about ``later_deviation``: one for all S steps, or one
     each.
     """
-    step = _heaviside(tables, onsets)
-    later = _heaviside(tables, onsets + width)
-    pairs = ((step, step), (later, later), (step, later))
-    bare = [_bare(tables, *pair) for pair in pairs]
-    own, after, both = (whole - _taken(tables, *pair) for whole, pair in zip(bare, pairs, strict=True))
-    belief = 1 / later_deviation**2
-    share = both / (after + belief)
-    return _solved(
-        own - share * both,
-        _dot(tables, step) - share * _dot(tables, later),
-        bare[0] - bare[2] ** 2 / (bare[1] + belief),
-    )
+    return _effects_at(tables, tables.response, onsets, width, later_deviation)
 
 
 def others_at(tables: Tables, responses: FloatArray, onsets: FloatArray, width: float) -> FloatArray:
@@ -88,10 +77,29 @@ def others_at(tables: Tables, responses: FloatArray, onsets: FloatArray, width: 
         onsets: as there.
         width: as there.
     """
-    result: FloatArray = np.array(
-        [effects_at(replace(tables, response=response), onsets, width).sizes for response in responses]
+    return _effects_at(tables, responses, onsets, width, LATER_DEVIATION).sizes
+
+
+def _effects_at(
+    tables: Tables,
+    response: FloatArray,
+    onsets: FloatArray,
+    width: float,
+    later_deviation: FloatArray | float,
+) -> Effects:
+    """Of one series or, with responses of shape (C, K, N), sizes of shape (C, K, S)."""
+    step = _heaviside(tables, onsets)
+    later = _heaviside(tables, onsets + width)
+    pairs = ((step, step), (later, later), (step, later))
+    bare = [_bare(tables, *pair) for pair in pairs]
+    own, after, both = (whole - _taken(tables, *pair) for whole, pair in zip(bare, pairs, strict=True))
+    belief = 1 / later_deviation**2
+    share = both / (after + belief)
+    return _solved(
+        own - share * both,
+        _dot(response, step) - share * _dot(response, later),
+        bare[0] - bare[2] ** 2 / (bare[1] + belief),
     )
-    return result
 
 
 def pulses_at(tables: Tables, onsets: FloatArray, ends: FloatArray) -> Effects:
@@ -99,7 +107,7 @@ def pulses_at(tables: Tables, onsets: FloatArray, ends: FloatArray) -> Effects:
     (first, up), (last, down) = _heaviside(tables, onsets), _heaviside(tables, ends)
     pulse = np.concatenate([first, last]), np.concatenate([up, -down])
     bare = _bare(tables, pulse, pulse)
-    return _solved(bare - _taken(tables, pulse, pulse), _dot(tables, pulse), bare)
+    return _solved(bare - _taken(tables, pulse, pulse), _dot(tables.response, pulse), bare)
 
 
 def ramps_at(tables: Tables, begins: FloatArray, ends: FloatArray) -> Effects:
@@ -110,7 +118,7 @@ def ramps_at(tables: Tables, begins: FloatArray, ends: FloatArray) -> Effects:
     parts = [_heaviside(tables, begins + (ends - begins) * (stair + 0.5) / STAIRS) for stair in range(STAIRS)]
     ramp = np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]) / STAIRS
     bare = _bare(tables, ramp, ramp)
-    return _solved(bare - _taken(tables, ramp, ramp), _dot(tables, ramp), bare)
+    return _solved(bare - _taken(tables, ramp, ramp), _dot(tables.response, ramp), bare)
 
 
 def _solved(information: FloatArray, response: FloatArray, bare: FloatArray) -> Effects:
@@ -187,8 +195,10 @@ def _known(tables: Tables, columns: Columns) -> FloatArray:
     return result
 
 
-def _dot(tables: Tables, columns: Columns) -> FloatArray:
-    number, n = tables.response.shape
-    found = tables.response.reshape(-1).take(columns[0] + (np.arange(number) * n)[:, None])
-    result: FloatArray = (columns[1] * found).sum(axis=0)
+def _dot(response: FloatArray, columns: Columns) -> FloatArray:
+    """With a response of shape (K, N), or with each of several, shape (C, K, N)."""
+    *several, number, n = response.shape
+    places = columns[0] + (np.arange(number) * n)[:, None]
+    found = response.reshape(*several, number * n).take(places, axis=-1)
+    result: FloatArray = (columns[1] * found).sum(axis=-3)
     return result
