@@ -1,4 +1,4 @@
-"""One service made ready: its cells, a step table per channel, and how the channels' errors go together."""
+"""One service made ready: its cells, a table of steps for each channel, how the channels' errors agree."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from otelkit.causal import design, lookups, pooling, steps
 from otelkit.causal.cells import COMPONENTS, Cells
 from otelkit.causal.design import Regressors
 from otelkit.causal.lookups import Effects, Tables
-from otelkit.causal.steps import Functional, Regression, StepTable
+from otelkit.causal.steps import Channel, Functional, Regression
 from otelkit.query.panel import FloatArray
 
 WIDTH_SECONDS: Final = 600.0
@@ -68,7 +68,7 @@ def fit(cells: Cells, suspected: Sequence[float] = ()) -> Fitted | None:
     at = np.arange(len(cells.times), dtype=float)
     late = delays(cells)
     names = [*cells.levels, *(name for name in COMPONENTS if name in cells.channels)]
-    found: dict[str, StepTable] = {}
+    found: dict[str, Channel] = {}
     for name in names:
         places = [p + late.get(name, 0.0) for p in suspected]
         places = [p for p in places if 1 < p < len(at) - 2]
@@ -76,17 +76,17 @@ def fit(cells: Cells, suspected: Sequence[float] = ()) -> Fitted | None:
         if places:
             matrix = np.column_stack([np.clip(at + 1 - place, 0.0, 1.0) for place in places])
             steps_there = Regressors(matrix, ("step",) * len(places), np.full(len(places), 0.7))
-        alike = next((table.regression.noise for table in reversed(found.values())), None)
-        table = steps.build(cells.channels[name], columns, cells.calls, cells.seconds, steps_there, alike)
-        if table is not None:
-            found[name] = table
+        alike = next((channel.regression.noise for channel in reversed(found.values())), None)
+        channel = steps.build(cells.channels[name], columns, cells.calls, cells.seconds, steps_there, alike)
+        if channel is not None:
+            found[name] = channel
     if not found or list(cells.levels)[-1] not in found:
         return None
     levels = {name: level for name, level in cells.levels.items() if name in found}
     shape = pooling.model(
         levels, [n for n in names if n in found and n not in levels], first_shares(cells), widths(cells)
     )
-    tables = lookups.joined([found[name] for name in shape.channels])
+    tables = lookups.built([found[name] for name in shape.channels])
     regressions = tuple(found[name].regression for name in shape.channels)
     width = width_of(cells)
     offsets = np.array([late.get(name, 0.0) for name in shape.channels])

@@ -7,6 +7,7 @@ for each of them: one pass over the cells, in blocks, makes all.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -19,15 +20,33 @@ BLOCK: Final = 20
 """Cells in a block: about the root of their usual number, so that neither loop is long."""
 
 
-def products(factored: Factored) -> FloatArray:
-    """Inner products of the Heaviside columns (0 before a cell, 1 from it on), shape (N, N).
+def products(
+    channels: Sequence[Factored], left: FloatArray, right: FloatArray, variances: FloatArray
+) -> FloatArray:
+    """Inner products of the Heaviside columns (0 before a cell, 1 from it on), shape (K, N, N).
+
+    Args:
+        channels: K channels' noise.
+        left, right: for each channel ``left @ right.T``, which is symmetric, is taken off; shape (K, N, P).
+        variances: by which all of it is divided, shape (K,).
+    """
+    back, before, after, level = (
+        np.array(parts) for parts in zip(*(_parts(factored) for factored in channels), strict=True)
+    )
+    over = 1 / variances[:, None]
+    return _through(back, before * over[:, :, None], after, level * over, left * over[:, :, None], right)
+
+
+def _parts(factored: Factored) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """B, shape (N, 2, 2), and ``before``, ``after``, shape (N, 2), and ``level``, shape (N,), of which
+    ``_through`` makes the products of one channel.
 
     With Q the precision of the two fading parts given the data, S its inverse and B the matrices by which
     each cell's state follows from the next one's, S[i, j] = B[i] B[i + 1] ... B[j - 1] S[j, j] for i <= j.
     """
     weights = factored.weights
     back, precision = _backward(factored.cholesky)
-    covariance = np.linalg.inv(precision + _reversed_precision(factored.bands) - _diagonal(factored.bands))
+    covariance = _inverse(precision + _reversed_precision(factored.bands) - _diagonal(factored.bands))
     both = np.repeat(weights, 2)
     forward, _ = lapack.dtbtrs(factored.cholesky, both[:, None], uplo="U", trans="T")
     smooth, _ = lapack.dtbtrs(factored.cholesky, forward, uplo="U")
@@ -36,7 +55,7 @@ def products(factored: Factored) -> FloatArray:
     after = smooth.reshape(-1, 2) - (covariance @ before[:, :, None])[:, :, 0]
     own = weights - 2 * weights * after.sum(axis=1) + weights**2 * covariance.sum(axis=(1, 2))
     level = np.cumsum(own[::-1])[::-1] - (before * after).sum(axis=1)
-    return _through(back, before, after, level)
+    return back, before, after, level
 
 
 def _blocks(cholesky: FloatArray) -> tuple[FloatArray, ...]:
@@ -85,40 +104,64 @@ def _reversed_precision(bands: FloatArray) -> FloatArray:
     return _square(cholesky)[::-1, ::-1, ::-1]
 
 
-def _through(back: FloatArray, before: FloatArray, after: FloatArray, level: FloatArray) -> FloatArray:
-    """``level[b] + before[a] @ B[a] ... B[b - 1] @ after[b]`` for all a <= b and the same for b and a, shape
-    (N, N)."""
-    n = len(back)
+def _inverse(matrices: FloatArray) -> FloatArray:
+    """Of symmetric 2 x 2 matrices, shape (N, 2, 2)."""
+    determinant = matrices[:, 0, 0] * matrices[:, 1, 1] - matrices[:, 0, 1] ** 2
+    turned = np.empty(matrices.shape)
+    turned[:, 0, 0], turned[:, 1, 1] = matrices[:, 1, 1], matrices[:, 0, 0]
+    turned[:, 0, 1] = turned[:, 1, 0] = -matrices[:, 0, 1]
+    return turned / determinant[:, None, None]
+
+
+def _through(
+    back: FloatArray,
+    before: FloatArray,
+    after: FloatArray,
+    level: FloatArray,
+    left: FloatArray,
+    right: FloatArray,
+) -> FloatArray:
+    """``level[b] + before[a] @ B[a] ... B[b - 1] @ after[b] - left[a] @ right[b]`` for all a <= b and the
+    same for b and a, for each of K channels, shape (K, N, N)."""
+    channels, n = level.shape
     number = -(-n // BLOCK)
-    padded = np.zeros((number * BLOCK, 2, 4))
-    padded[:n, :, :2], padded[:n, :, 2], padded[:n, :, 3] = back, before, after
-    step, left, right = (
-        part.reshape(number, BLOCK, *part.shape[1:]) for part in np.split(padded, (2, 3), axis=2)
-    )
-    left = left.transpose(0, 1, 3, 2)
-    # Inside all blocks at once: what the ends of the block look like from each of its cells.
-    inside = np.zeros((number, 2, BLOCK))
-    leave = np.broadcast_to(np.eye(2), (number, 2, 2))
-    result = np.empty((number * BLOCK, number * BLOCK))
-    added = np.zeros(number * BLOCK)
-    added[:n] = level
-    near = np.empty((number, BLOCK, BLOCK))
-    out = np.empty((number, BLOCK, 2))
+
+    def blocks(values: FloatArray) -> FloatArray:
+        """Cells of all channels by blocks, shape (K * number, BLOCK, ...); zero beyond the last cell."""
+        padded = np.zeros((channels, number * BLOCK, *values.shape[2:]))
+        padded[:, :n] = values
+        return padded.reshape(channels * number, BLOCK, *values.shape[2:])
+
+    # Inside all blocks at once: what the cells of the block, and its end, look like from each of its cells.
+    step, begins, ends = blocks(back), blocks(before), blocks(after)
+    seen = np.zeros((2, channels * number, BLOCK + 2))
+    seen[0, :, BLOCK] = seen[1, :, BLOCK + 1] = 1.0
+    near = np.zeros((channels * number, BLOCK, BLOCK + 2))
     for k in range(BLOCK - 1, -1, -1):
-        inside = step[:, k] @ inside
-        inside[:, :, k] = right[:, k, :, 0]
-        leave = step[:, k] @ leave
-        near[:, k] = (left[:, k] @ inside)[:, 0]
-        out[:, k] = (left[:, k] @ leave)[:, 0]
-    near += added.reshape(number, 1, BLOCK)
-    near = np.where(np.tri(BLOCK, dtype=bool), near.transpose(0, 2, 1), near)
-    # From block to block.
-    far = np.zeros((2, number * BLOCK))
+        ahead = seen[:, :, k + 1 :].copy()
+        for part in range(2):
+            seen[part, :, k + 1 :] = step[:, k, part, :1] * ahead[0] + step[:, k, part, 1:] * ahead[1]
+            seen[part, :, k] = ends[:, k, part]
+        near[:, k, k:] = begins[:, k, :1] * seen[0, :, k:] + begins[:, k, 1:] * seen[1, :, k:]
+    inside, leave = (
+        part.reshape(2, channels, number, -1).transpose(2, 1, 0, 3)
+        for part in np.split(seen, [BLOCK], axis=2)
+    )
+    near, out = (part.reshape(channels, number, BLOCK, -1) for part in np.split(near, [BLOCK], axis=2))
+    near = np.where(np.tri(BLOCK, dtype=bool), near.transpose(0, 1, 3, 2), near)
+    # From block to block. One product for all three terms: each row of the table is written once.
+    rows = np.concatenate([out.reshape(channels, -1, 2)[:, :n], np.ones((channels, n, 1)), -left], axis=2)
+    far = np.concatenate([np.zeros((channels, 2, n)), level[:, None], right.transpose(0, 2, 1)], axis=1)
+    result = np.empty((channels, n, n))
     for block in range(number - 1, -1, -1):
-        start, end = block * BLOCK, (block + 1) * BLOCK
-        result[start:end, start:end] = near[block]
-        result[start:end, end:] = out[block] @ far[:, end:] + added[end:]
-        result[end:, start:end] = result[start:end, end:].T
-        far[:, end:] = leave[block] @ far[:, end:]
-        far[:, start:end] = inside[block]
-    return result[:n, :n]
+        start, end = block * BLOCK, min((block + 1) * BLOCK, n)
+        own = near[:, block, : end - start, : end - start]
+        latest = np.maximum(np.arange(start, end)[:, None], np.arange(start, end))
+        result[:, start:end, start:end] = (
+            own + level[:, latest] + rows[:, start:end, 3:] @ far[:, 3:, start:end]
+        )
+        result[:, start:end, end:] = rows[:, start:end] @ far[:, :, end:]
+        result[:, end:, start:end] = result[:, start:end, end:].transpose(0, 2, 1)
+        far[:, :2, end:] = leave[block] @ far[:, :2, end:]
+        far[:, :2, start:end] = inside[block][:, :, : end - start]
+    return result

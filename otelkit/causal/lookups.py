@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from otelkit.causal.steps import StepTable
+from otelkit.causal import heaviside
+from otelkit.causal.steps import Channel
 from otelkit.query.panel import FloatArray
 
 LATER_DEVIATION: Final = 0.3
@@ -51,10 +52,17 @@ class Tables:
     columns)."""
 
 
-def joined(tables: Sequence[StepTable]) -> Tables:
+def built(channels: Sequence[Channel]) -> Tables:
     """The tables of all channels, in order, with no step known."""
-    response = np.array([table.response for table in tables])
-    return Tables(np.array([table.products for table in tables]), response, np.empty((*response.shape, 0)))
+    functionals = [channel.functional for channel in channels]
+    products = heaviside.products(
+        [functional.factored for functional in functionals],
+        np.array([functional.cross @ functional.normal for functional in functionals]),
+        np.array([functional.cross for functional in functionals]),
+        np.array([channel.regression.variance for channel in channels]),
+    )
+    response = np.array([channel.response for channel in channels])
+    return Tables(products, response, np.empty((*response.shape, 0)))
 
 
 def effects_at(

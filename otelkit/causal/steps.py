@@ -1,8 +1,8 @@
-"""What a step at any moment would have done to one channel: a table that answers for all moments at once.
+"""One channel made ready to be asked what a step at any moment would have done to it.
 
-For the Heaviside column of each cell (0 before it, 1 from it on) the table keeps its inner products, under
-the noise, with every other one and with the data, load and the other regressors taken off. Steps, pulses and
-scans over all onsets are then look-ups (``lookups``).
+For the Heaviside column of each cell (0 before it, 1 from it on) it keeps the inner product, under the noise,
+with the data, load and the other regressors taken off. With those of every column with every other one
+(``heaviside``) steps, pulses and scans over all onsets are then look-ups in tables (``lookups``).
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Final
 
 import numpy as np
 
-from otelkit.causal import heaviside
 from otelkit.causal import noise as noise_module
 from otelkit.causal.design import Regressors, joined
 from otelkit.causal.noise import Factored, Noise
@@ -20,7 +19,6 @@ from otelkit.query.panel import FloatArray
 
 LEAST_DEVIATION: Final = 0.02
 """Deviation of a usual cell (log latency) below which no series is believed to be that quiet for long."""
-ROWS: Final = 16
 
 
 @dataclass(frozen=True)
@@ -37,13 +35,11 @@ class Regression:
 
 
 @dataclass(frozen=True)
-class StepTable:
+class Channel:
     """One channel of one service on N cells."""
 
-    products: FloatArray
-    """Inner products of Heaviside columns, shape (N, N), over the noise variance."""
     response: FloatArray
-    """Their inner products with the data, shape (N,), over the noise variance."""
+    """Inner products of Heaviside columns with the data, shape (N,), over the noise variance."""
     regression: Regression
     functional: Functional
     """By which another series answers as the data did."""
@@ -77,15 +73,15 @@ def build(
     cell_seconds: float,
     suspected: Regressors | None = None,
     alike: Noise | None = None,
-) -> StepTable | None:
-    """The table of one channel.
+) -> Channel | None:
+    """Fit one channel.
 
     Args:
         values: log latency (or another log series), shape (N,), NaN where unknown.
         regressors: what else moves it.
         calls: calls in each cell; a cell's own noise falls with their number.
         cell_seconds: width of a cell.
-        suspected: steps that may be there; they are kept out of the noise, not out of the table.
+        suspected: steps that may be there; they are kept out of the noise, not out of the data.
         alike: the noise of a channel like this one.
 
     Returns:
@@ -114,22 +110,15 @@ def build(
     )
     variance = max(variance, LEAST_DEVIATION**2)
     factored = noise_module.factor(noise, weights, cell_seconds)
-    n = len(values)
     solved_columns = factored.solve(columns)
     normal = np.linalg.inv(columns.T @ solved_columns + np.diag(ridge))
     coefficients = normal @ (solved_columns.T @ data)
     adjusted = data - columns @ coefficients
-    products = heaviside.products(factored)
     cross = np.cumsum(solved_columns[::-1], axis=0)[::-1]
-    taken_off = cross @ normal
-    # By rows: a product of this size in one piece would wake the threads of BLAS, which cost more than it.
-    for first in range(0, n, ROWS):
-        products[first : first + ROWS] -= taken_off[first : first + ROWS] @ cross.T
     functional = Functional(factored, columns, cross, normal)
     response = functional.response(adjusted[:, None])[:, 0]
-    products /= variance
     regression = Regression(variance, noise, coefficients, np.where(known, adjusted, np.nan))
-    return StepTable(products, response / variance, regression, functional)
+    return Channel(response / variance, regression, functional)
 
 
 def _own_variance(values: FloatArray) -> float:

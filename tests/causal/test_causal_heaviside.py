@@ -28,5 +28,10 @@ def test_the_products_are_those_of_the_dense_inverse_covariance(
     )
     columns = (known[:, None] >= np.arange(length)[None]).astype(float)
     dense = columns.T @ np.linalg.solve(covariance, columns)
-    found = heaviside.products(factor(noise, weights, cell_seconds))
-    np.testing.assert_allclose(found, dense, rtol=1e-8, atol=1e-10 * np.abs(dense).max())
+    factored = factor(noise, weights, cell_seconds)
+    left = rng.normal(size=(2, length, 3))
+    metric = np.diag([1.0, 2.0, 3.0])
+    found = heaviside.products([factored, factored], left @ metric, left, np.array([1.0, 4.0]))
+    for channel, variance in enumerate((1.0, 4.0)):
+        expected = (dense - left[channel] @ metric @ left[channel].T) / variance
+        np.testing.assert_allclose(found[channel], expected, rtol=1e-8, atol=1e-10 * np.abs(expected).max())
