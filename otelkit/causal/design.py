@@ -44,12 +44,11 @@ def joined(first: Regressors, second: Regressors) -> Regressors:
 def trailing_mean(values: FloatArray, cells: int) -> FloatArray:
     """Mean over the last ``cells`` cells, over those known; NaN where none is."""
     known = np.isfinite(values)
-    total = np.concatenate([[0.0], np.cumsum(np.where(known, values, 0.0))])
-    number = np.concatenate([[0], np.cumsum(known)])
-    ends = np.arange(1, len(values) + 1)
-    starts = np.maximum(ends - cells, 0)
-    count = number[ends] - number[starts]
-    mean: FloatArray = np.where(count > 0, (total[ends] - total[starts]) / np.maximum(count, 1), np.nan)
+    total, number = np.zeros((2, len(values) + cells))
+    np.cumsum(np.where(known, values, 0.0), out=total[cells:])
+    np.cumsum(known, out=number[cells:])
+    count = number[cells:] - number[:-cells]
+    mean: FloatArray = np.where(count > 0, (total[cells:] - total[:-cells]) / np.maximum(count, 1), np.nan)
     return mean
 
 
