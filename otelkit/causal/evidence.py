@@ -4,7 +4,7 @@ account."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
@@ -53,6 +53,10 @@ class Witness:
 
     settling: FloatArray | float = 0.0
     """The same in the minutes after steps that are taken for granted, shape (N,)."""
+    found: dict[tuple[object, ...], Evidence] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """What was asked before: each change's claim is weighed again when others compete with it."""
 
     def effects(
         self,
@@ -109,8 +113,12 @@ class Witness:
         weights = beliefs.leaning(model, paths)
         if ends is not None:
             return pooling.weigh(model, *self.effects(onsets, ends), weights)
-        later = np.repeat([lookups.LATER_DEVIATION, lookups.LASTING_DEVIATION], len(onsets))
-        return pooling.weigh(model, *self.effects(np.tile(onsets, 2), None, later), weights).folded(LASTING)
+        asked = (onsets.tobytes(), paths)
+        if asked not in self.found:
+            later = np.repeat([lookups.LATER_DEVIATION, lookups.LASTING_DEVIATION], len(onsets))
+            both = pooling.weigh(model, *self.effects(np.tile(onsets, 2), None, later), weights)
+            self.found[asked] = both.folded(LASTING)
+        return self.found[asked]
 
     @cached_property
     def everywhere(self) -> Evidence:
@@ -125,7 +133,10 @@ class Witness:
 
     def weigh_pulses(self, onsets: FloatArray, ends: FloatArray) -> FloatArray:
         """Log Bayes factor of a pulse between each pair of places, against none, shape (S,)."""
-        return pooling.weigh(self.fitted.model.plain, *self.effects(onsets, ends)).log_bayes
+        asked = (onsets.tobytes(), ends.tobytes())
+        if asked not in self.found:
+            self.found[asked] = pooling.weigh(self.fitted.model.plain, *self.effects(onsets, ends))
+        return self.found[asked].log_bayes
 
     def weigh_lasting(self, onset: float) -> float:
         """Log Bayes factor of a step that stays as it is, whatever moved elsewhere, against none."""
