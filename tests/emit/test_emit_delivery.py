@@ -299,6 +299,33 @@ def test_a_session_of_another_class_signs_each_request(http: HttpCollector, tall
     assert [request.headers["x-token"] for request in http.received] == ["1", "2"]
 
 
+def test_credentials_and_hooks_of_a_session_see_each_request(http: HttpCollector, tally: Tally) -> None:
+    """Otherwise a token that is made anew for each request would be sent once and again, or none at all; and
+    a hook that looks at answers would get none."""
+    statuses: list[int] = []
+    signed: list[requests.PreparedRequest] = []
+
+    def sign(request: requests.PreparedRequest) -> requests.PreparedRequest:
+        signed.append(request)
+        request.headers["x-token"] = str(len(signed))
+        return request
+
+    def look(response: requests.Response, **options: Any) -> None:
+        statuses.append(response.status_code)
+
+    callable_auth, hooked = requests.Session(), requests.Session()
+    callable_auth.auth = sign
+    hooked.hooks["response"].append(look)
+    for session in (callable_auth, hooked):
+        delivery = deliver_to(HttpExporter(endpoint=f"{http.url}/v1/traces", session=session), tally)
+        delivery.put(body(), 5)
+        delivery.put(body(), 5)
+        assert delivery.flush(5)
+        shut_down([delivery], 1)
+    assert [request.headers.get("x-token") for request in http.received] == ["1", "2", None, None]
+    assert statuses == [200, 200]
+
+
 def test_exporters_of_other_kinds_are_not_guessed_at() -> None:
     """Otherwise spans would bypass what a user's own exporter does with them."""
 

@@ -129,6 +129,25 @@ def test_abandoned(client: OpenAI, recorded: Recorded) -> None:
     the_one(recorded, Outcome.ENDED_EARLY, 1)
 
 
+@pytest.mark.parametrize("looped", [False, True])
+def test_abandoned_after_the_role(client: OpenAI, recorded: Recorded, looped: bool) -> None:
+    """Broken: a chunk that only tells the role is passed over, and with it which response it was of which
+    model, where no other came."""
+    stream = ask(client)
+    if looped:
+        for _ in stream:
+            break
+    else:
+        next(stream)
+    del stream
+    gc.collect()
+    generation = the_one(recorded, Outcome.ENDED_EARLY, 0)
+    assert (generation.response_id, generation.response_model) == (openai_wire.ID, openai_wire.MODEL)
+    attributes = recorded.spans[0].attributes or {}
+    assert attributes[semconv.RESPONSE_ID] == openai_wire.ID
+    assert attributes[semconv.RESPONSE_MODEL] == openai_wire.MODEL
+
+
 def test_never_iterated(client: OpenAI, recorded: Recorded) -> None:
     """Broken: a stream nobody reads has no span."""
     ask(client)

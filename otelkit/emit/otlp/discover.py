@@ -87,6 +87,7 @@ def _sessions_like(session: Any, exporter: Any) -> Callable[[], Any]:
         copy = requests.Session()
         copy.headers.update(session.headers)
         copy.auth, copy.proxies, copy.trust_env = session.auth, dict(session.proxies), session.trust_env
+        copy.hooks = {event: list(hooks) for event, hooks in session.hooks.items()}
         # Exporters before 1.45 keep certificates beside the session.
         copy.verify = getattr(exporter, "_certificate_file", session.verify)
         copy.cert = getattr(exporter, "_client_cert", session.cert)
