@@ -300,7 +300,9 @@ def _weigh(shape: Model, effects: FloatArray, noise: FloatArray) -> tuple[FloatA
         explained += aimed * aimed
         for i in range(number - j - 1):
             rows[j + 1 + i :, j + 1 + i] -= np.multiply(column[i:], column[i], out=products[i + j :])
-    return -0.5 * (squares + log_determinant).T, means.T, (size[:, None] - explained).T
+    found = (-0.5 * (squares + log_determinant), means, size[:, None] - explained)
+    likelihood, mean, variance = (np.asarray(part.T, dtype=float) for part in found)
+    return likelihood, mean, variance
 
 
 def sober(log_bayes: FloatArray) -> FloatArray:
