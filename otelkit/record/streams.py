@@ -35,6 +35,8 @@ call for each chunk would double the cost."""
 _LOOP: Final = """
 def loop(watched):
     chunk, recording = None, watched._recording
+    if paused:
+        resume(recording)
     now, stamp, keep = watched._notes
     try:
         for chunk in watched._inner:
@@ -130,8 +132,6 @@ class WatchedIterator(_Watched):
     __slots__ = ()
 
     def __iter__(self) -> Iterator[Any]:
-        if paused.waiting:
-            paused.resume(self._recording)
         return self._functions.loop(self)
 
     def __next__(self) -> Any:

@@ -59,6 +59,21 @@ def test_stream_keeps_its_type(client: OpenAI, recorded: Recorded) -> None:
         list(stream)
 
 
+def test_whoever_else_looks_at_chunks_sees_them(client: OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Broken: what another package has made of the client's stream is passed over."""
+    read, seen = openai.Stream.__iter__, []
+
+    def look(stream: openai.Stream[Any]) -> Iterator[Any]:
+        for chunk in read(stream):
+            seen.append(chunk)
+            yield chunk
+
+    monkeypatch.setattr(openai.Stream, "__iter__", look)
+    with testing.recording() as recorded:
+        assert list(ask(client)) == seen
+        the_one(recorded, Outcome.COMPLETED, 4)
+
+
 def test_break(client: OpenAI, recorded: Recorded) -> None:
     """Broken: a consumer that has read enough makes an error, or no span."""
     for chunk in ask(client):

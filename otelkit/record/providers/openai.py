@@ -39,7 +39,7 @@ def _note_response(response: Any, facts: ResponseFacts) -> None:
     if fields.get("error"):
         facts.error_type = _error_type(fields["error"])
     timings = fields.get("timings")
-    if isinstance(timings, Mapping):  # llama.cpp's server
+    if isinstance(timings, dict):  # llama.cpp's server
         told = {_PHASES[name]: timings.get(name) for name in _PHASES}
         facts.phases({phase: ms / 1e3 for phase, ms in told.items() if isinstance(ms, int | float)})
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from types import ModuleType
+from inspect import isgeneratorfunction
+from types import FunctionType, ModuleType
 from typing import Any, Final
 from weakref import ref
 
@@ -66,6 +67,8 @@ class Stainless:
         patches.wrap(
             _definer(async_client, method), method, lambda original: self._request_async(original, runtime)
         )
+        if _only_passes_on(vars(streams.Stream).get("__iter__")):
+            patches.wrap(streams.Stream, "__iter__", _iterate_watched)
         for stream in (streams.Stream, streams.AsyncStream):
             if isinstance(vars(stream).get("_iterator"), cached_property):
                 patches.wrap(stream, "_iterator", _watch_when_made)
@@ -200,6 +203,25 @@ def _forget(identity: int, dead: ref[Any]) -> None:
     known = _clients.get(identity)
     if known is not None and known.client is dead:
         _clients.pop(identity, None)
+
+
+def _only_passes_on(function: Any) -> bool:
+    """Whether it is a generator that hands on what a stream's ``_iterator`` gives, and does nothing else."""
+    if type(function) is not FunctionType or not isgeneratorfunction(function):
+        return False
+    code = function.__code__
+    return code.co_names == ("_iterator",) and not code.co_freevars
+
+
+def _iterate_watched(original: Any) -> Any:
+    """Loop over the watched iterator itself, instead of by one generator around another: that takes a fifth
+    of all that a chunk costs. An async stream's is left, since async generators have methods of their own."""
+
+    def iterate(stream: Any) -> Any:
+        inner = stream._iterator
+        return iter(inner) if isinstance(inner, WatchedIterator) else original(stream)
+
+    return iterate
 
 
 def _watch_new_stream(original: Any) -> Any:
