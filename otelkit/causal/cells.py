@@ -22,7 +22,7 @@ COMPONENTS: Final = ("time_per_output_chunk", "output_tokens", "time_to_first_ch
 """Covariates that latency is made of: a change may act through them, so they are followed, never adjusted
 for."""
 CALLS_PER_CELL: Final = 8.0
-MAX_CELLS: Final = 400
+MAX_CELLS: Final = 600
 MIN_CELLS: Final = 24
 
 IntArray = NDArray[np.int_]

@@ -13,6 +13,9 @@ from otelkit.model import ParameterChange
 from otelkit.query.panel import FloatArray, Panel, ServiceSeries
 
 USUAL_CELL_SECONDS: Final = 30.0
+FINE: Final = 200
+"""Steps of data beyond which cells are of the usual width, not finer: quantiles of more calls are worth more than
+the last seconds of an onset."""
 BEFORE: Final = 0.5
 """Share of a window that lies before its first change."""
 AFTER_SECONDS: Final = 1500.0
@@ -43,7 +46,7 @@ def windows(panel: Panel, service: str, changes: Sequence[ParameterChange]) -> l
     """
     grid, _, length = regular(panel)
     steps = cell_steps(panel.services[service], length, panel.step_seconds)
-    steps = max(steps, min(round(USUAL_CELL_SECONDS / panel.step_seconds), max(1, length // MAX_CELLS + 1)))
+    steps = max(steps, min(round(USUAL_CELL_SECONDS / panel.step_seconds), 1 + length // FINE))
     if length <= MAX_CELLS * steps * 1.1 or not len(grid):
         return [Window(panel, steps, tuple(changes))]
     span = MAX_CELLS * steps * panel.step_seconds
