@@ -29,7 +29,7 @@ class Regression:
     """Noise variance of a usual cell's own part."""
     noise: Noise
     coefficients: FloatArray
-    """Of the regressors, shape (P,), beside the suspected steps."""
+    """Of the regressors, shape (P,)."""
     adjusted: FloatArray
     """The data without what the regressors explain, shape (N,); NaN where unknown."""
 
@@ -98,12 +98,12 @@ def build(
     if spread <= 0:
         return None
     columns = regressors.columns
+    ridge = np.maximum(spread / regressors.prior_deviation**2, 1e-9)
     with_steps = joined(regressors, suspected) if suspected is not None else regressors
-    ridge = np.maximum(spread / with_steps.prior_deviation**2, 1e-9)
     noise, variance = noise_module.choose(
         data,
         with_steps.columns,
-        ridge,
+        np.maximum(spread / with_steps.prior_deviation**2, 1e-9),
         weights,
         cell_seconds,
         alike,
@@ -111,14 +111,9 @@ def build(
     variance = max(variance, LEAST_DEVIATION**2)
     factored = noise_module.factor(noise, weights, cell_seconds)
     solved_columns = factored.solve(columns)
-    normal = np.linalg.inv(columns.T @ solved_columns + np.diag(ridge[: len(regressors.names)]))
+    normal = np.linalg.inv(columns.T @ solved_columns + np.diag(ridge))
     coefficients = normal @ (solved_columns.T @ data)
     adjusted = data - columns @ coefficients
-    if suspected is not None:
-        # A step that comes with more load would else be laid to the load.
-        solved = factored.solve(with_steps.columns)
-        beside = np.linalg.solve(with_steps.columns.T @ solved + np.diag(ridge), solved.T @ data)
-        coefficients = beside[: len(coefficients)]
     cross = np.cumsum(solved_columns[::-1], axis=0)[::-1]
     functional = Functional(factored, columns, cross, normal)
     response = functional.response(adjusted[:, None])[:, 0]
