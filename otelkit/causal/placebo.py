@@ -27,7 +27,7 @@ TAIL_WEIGHT: Final = 6.0
 belief has."""
 LEAST_P: Final = 1e-4
 """Smaller p-values than this nobody can vouch for from a few hours of placebos."""
-RARER: Final = 20.0
+RARER: Final = 14.0
 """A Bayes factor B is reached by at most 1 in B of changes without effect, by Markov's inequality; where the
 noise model holds, really by 1 in this many times B. Placebos that are calm by chance must not say less."""
 NO_STEP: Final = -20.0
