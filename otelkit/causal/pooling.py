@@ -31,6 +31,9 @@ RELATIVE: Final[Mapping[str, float]] = {
 outside the token steps that reaches every call; ``tail`` and ``far_tail`` reach only some calls."""
 SIZES: Final = (0.1, 0.35, 1.0)
 """Deviations (log latency) of small, middling and large effects."""
+TOGETHER: Final = 0.8
+"""Correlation of two paths that a change acts through: calls that take longer make longer queues, not shorter
+ones."""
 OWN: Final = 0.02
 """What each channel may do beside."""
 IN_PROPORTION: Final = 0.3
@@ -101,8 +104,7 @@ class Model:
     def target_priors(self) -> tuple[FloatArray, FloatArray]:
         """The true effect on P99 under each hypothesis: covariance with the channels (H, K), variance
         (H,)."""
-        scaled = self.loadings[None] * self.hypotheses[:, None, :]
-        shared = np.einsum("hkf,hf->hk", scaled, scaled[:, self.target])
+        shared = self._covariance[:, :, self.target].copy()
         size = shared[:, self.target].copy()
         own = OWN**2 * np.any(self.hypotheses != 0, axis=1)
         shared[:, self.target] += own
@@ -123,13 +125,20 @@ class Model:
         )
 
     @cached_property
+    def _covariance(self) -> FloatArray:
+        """Prior covariance of what the paths make of the channels under each hypothesis, shape (H, K, K)."""
+        scaled = self.loadings[None] * self.hypotheses[:, None, :]
+        whole = scaled.sum(axis=2)
+        apart = scaled @ scaled.transpose(0, 2, 1)
+        result: FloatArray = (1 - TOGETHER) * apart + TOGETHER * whole[:, :, None] * whole[:, None, :]
+        return result
+
+    @cached_property
     def priors(self) -> FloatArray:
         """Prior covariance of the channels' effects under each hypothesis, shape (H, K, K)."""
-        scaled = self.loadings[None] * self.hypotheses[:, None, :]
-        covariance = scaled @ scaled.transpose(0, 2, 1)
         size = ((self.loadings[None] * np.minimum(self.hypotheses, TYPICAL)[:, None, :]) ** 2).sum(axis=2)
         own = OWN**2 * (np.any(self.hypotheses != 0, axis=1))[:, None] + self.inexact**2 * size + LEAST_OWN
-        result: FloatArray = covariance + own[:, :, None] * np.eye(len(self.channels))[None]
+        result: FloatArray = self._covariance + own[:, :, None] * np.eye(len(self.channels))[None]
         return result
 
 
@@ -331,10 +340,11 @@ def mechanism(shape: Model, effect: FloatArray, noise: FloatArray) -> dict[str, 
     second = np.zeros(len(shape.paths))
     for weight, deviations, covariance in zip(posterior, shape.hypotheses, total, strict=True):
         scaled = shape.loadings * deviations
-        gain = np.linalg.solve(covariance, scaled).T
+        with_others = (1 - TOGETHER) * scaled + TOGETHER * scaled.sum(axis=1, keepdims=True)
+        gain = np.linalg.solve(covariance, with_others).T
         onto = scaled[shape.target]
         mean = gain @ effect * onto
-        spread = np.diag(np.eye(len(onto)) - gain @ scaled) * onto**2
+        spread = np.diag(np.eye(len(onto)) - gain @ with_others) * onto**2
         first += weight * mean
         second += weight * (np.maximum(spread, 0.0) + mean**2)
     deviations = np.sqrt(np.maximum(second - first**2, 0.0))

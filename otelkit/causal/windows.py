@@ -14,8 +14,8 @@ from otelkit.query.panel import FloatArray, Panel, ServiceSeries
 
 USUAL_CELL_SECONDS: Final = 30.0
 FINE: Final = 200
-"""Steps of data beyond which cells are of the usual width, not finer: quantiles of more calls are worth more than
-the last seconds of an onset."""
+"""Steps of data beyond which cells are of the usual width, not finer: quantiles of more calls are worth more
+than the last seconds of an onset."""
 BEFORE: Final = 0.5
 """Share of a window that lies before its first change."""
 AFTER_SECONDS: Final = 1500.0

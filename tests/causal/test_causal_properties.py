@@ -7,12 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from planted import START, Service, change, panel, series, switched
+from scipy import special
 
 from otelkit.causal import Verdict, explain, pooling
 from otelkit.causal import cells as cell_module
 from otelkit.causal.credit import drift_score
 from otelkit.causal.engine import control_names, prepare
 from otelkit.causal.mediators import through_errors
+from otelkit.causal.placebo import LEAST_P, RARER, Null
 from otelkit.causal.windows import windows
 from otelkit.query.panel import Panel, ServiceSeries
 
@@ -128,6 +130,25 @@ def test_many_hypotheses_weighed_at_once_are_those_weighed_alone() -> None:
     assert found.deviations[9, 5] == pytest.approx(
         np.hypot(np.sqrt(spread), pooling.INEXACT * abs(found.means[9, 5]))
     )
+
+
+def test_slower_tokens_do_not_make_p99_better() -> None:
+    """Broken if a queue that may or may not be there turns the effect of clearly slower tokens round."""
+    levels = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+    shape = pooling.model(levels, ["time_per_output_chunk"], dict.fromkeys(levels, 0.1), {})
+    # Queues move all quantiles alike, by 0.4 more or less, so P99 tells little; tokens are 50 % slower.
+    noise = 0.4**2 * np.pad(np.ones((3, 3)), (0, 1)) + np.diag([0.15, 0.15, 0.15, 0.03]) ** 2
+    found = pooling.weigh(shape, np.array([[0.4, 0.2, 0.1, 0.4]]), noise[None])
+    assert found.log_bayes[0] > 10
+    positive = special.ndtr(found.means[0] / found.deviations[0])
+    assert found.posterior[0] @ positive > 0.96
+
+
+def test_few_placebos_do_not_make_a_weak_claim_certain() -> None:
+    """Broken if dates that were calm by chance give a p-value that the claim itself can't have."""
+    calm = Null(scores=np.full(40, -3.0), effects=np.zeros(40), threshold=-3.0, excess=0.2)
+    assert calm.p_value(1.0) == pytest.approx(np.exp(-1.0) / RARER)
+    assert calm.p_value(9.0) == LEAST_P
 
 
 @pytest.mark.parametrize(("failing", "part"), [(0.3, True), (0.02, False)], ids=["more errors", "as many"])
