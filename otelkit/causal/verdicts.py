@@ -17,7 +17,7 @@ from otelkit.query.panel import FloatArray
 FALSE_DISCOVERIES: Final = 0.10
 LIKELY: Final = 0.5
 """Probability of an effect from which on it is called causal."""
-WORTH_LIKELY: Final = 0.25
+WORTH_LIKELY: Final = 0.1
 WORTH_BESIDE: Final = 0.4
 """Probability of an effect worth the name; and where something else could have made it by itself, or moved
 P99 before a late onset."""
