@@ -132,7 +132,9 @@ def paths(groups: Sequence[Group], owner: int | None) -> frozenset[str]:
 
 
 def finer(witness: Witness, place: float) -> float:
-    """The best place within a step's cell."""
+    """The best place within a step's cell, or the same where that is the data's first or last."""
     fine = place + FINER
     fine = fine[(fine > 0) & (fine < len(witness.fitted.cells.times) - 1)]
+    if not len(fine):
+        return place
     return float(fine[int(np.argmax(witness.weigh(fine).log_bayes))])

@@ -7,6 +7,9 @@ import pytest
 from planted import START, Service, change, demo_service, panel, series, switched
 
 from otelkit.causal import Verdict, explain
+from otelkit.causal.engine import prepare
+from otelkit.causal.stepwise import finer
+from otelkit.causal.windows import cut, windows
 from otelkit.errors import DataError
 
 
@@ -72,3 +75,22 @@ def test_unknown_service_is_an_error() -> None:
     service, changes = demo_service()
     with pytest.raises(DataError, match="'chta'"):
         explain(panel(series(service, 60, 0)), "chta", changes)
+
+
+@pytest.mark.parametrize("from_end", [True, False], ids=["end", "start"])
+def test_strong_effect_in_the_last_or_first_seconds(from_end: bool) -> None:
+    """Broken if a clear step that began just before the data end, or just after they begin, is an error."""
+    at = 3600.0
+    service = Service(
+        rate=lambda t: 8.0, slots=40, tokens=lambda t: 40.0, seconds_per_token=switched((at, 0.3), first=0.02)
+    )
+    data = panel(series(service, 7200, 1, step=15.0), step=15.0)
+    for seconds in np.arange(-60.0, 121.0, 15.0):
+        start, end = (-np.inf, START + at + seconds) if from_end else (START + at - seconds, np.inf)
+        result = explain(cut(data, start, end), "chat", [change(at)])
+        assert len(result.findings) == 1
+    window = windows(data, "chat", [change(at)])[0]
+    prepared = prepare(window, "chat")
+    assert not isinstance(prepared, str)
+    last = len(prepared.cells.times) - 0.4
+    assert finer(prepared.witness, last) == last
