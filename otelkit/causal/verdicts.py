@@ -197,9 +197,11 @@ def decide(
             f"P99 moved by {np.expm1(worst.size):+.0%}, but {worst.sentence}.",
         )
     if none >= SURELY_NONE:
+        seen = next((c for c in confounders if abs(c.size) > margin), None)
+        moved = f" P99 moved by {np.expm1(seen.size):+.0%}, but {seen.sentence}." if seen is not None else ""
         return (
             Verdict.NO_EFFECT,
-            f"An effect on P99 of {margin:.0%} or more is improbable ({1 - none:.1%}).",
+            f"An effect on P99 of {margin:.0%} or more is improbable ({1 - none:.1%}).{moved}",
         )
     low, high = (float(np.expm1(bound)) for bound in effect.interval)
     return (
