@@ -27,6 +27,8 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationSc
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, SpanFlags
 
+from otelkit.emit.otlp.envelope import varint
+
 BATCH_BYTES: Final = 1 << 20
 """Of a request, as with otelkit."""
 ROOM: Final = 256
@@ -133,8 +135,8 @@ class Recorder:
         scope = ScopeSpans(scope=InstrumentationScope(name="benchmark")).SerializeToString()
         resource = Resource(attributes=[_attribute("service.name", AnyValue(string_value="benchmark"))])
         inner = len(scope) + end - ROOM
-        outer = ResourceSpans(resource=resource).SerializeToString() + b"\x12" + _varint(inner)
-        head = b"".join((b"\x0a", _varint(len(outer) + inner), outer, scope))
+        outer = ResourceSpans(resource=resource).SerializeToString() + b"\x12" + varint(inner)
+        head = b"".join((b"\x0a", varint(len(outer) + inner), outer, scope))
         begin = ROOM - len(head)
         into[begin:ROOM] = head
         return memoryview(into)[begin:end]
@@ -156,7 +158,7 @@ class _Steps:
         """Bytes of a span."""
         marks = _TRACE, _PARENT, _SPAN, _START, _END
         self._at = [self._one.index(mark) for mark in marks]
-        varints = [_varint(index) for index in range(begin, end)]
+        varints = [varint(index) for index in range(begin, end)]
         written = index.SerializeToString()
         index_at = self._one.index(written) + len(written) - len(varints[0])
         numbers = [number.to_bytes(2) for number in range(begin, end)]
@@ -239,12 +241,3 @@ def _filled(one: bytes, trace: bytes, span: bytes, start: int, end: int) -> byte
     ):
         one = one.replace(mark, value, 1)
     return one
-
-
-def _varint(number: int) -> bytes:
-    written = bytearray()
-    while number > 0x7F:
-        written.append(number & 0x7F | 0x80)
-        number >>= 7
-    written.append(number)
-    return bytes(written)
