@@ -289,15 +289,16 @@ def claim(witness: Witness, groups: Sequence[Group], number: int, steps: Sequenc
     own = groups[number]
     taken = [s.place for s in steps if s.owner != number]
     elsewhere = [group.place for n, group in enumerate(groups) if n != number]
-    mine = change_score(witness, own, lags_of(own, cells), taken, elsewhere)
+    spread = lags_of(own, cells)
+    mine = change_score(witness, own, spread, taken, elsewhere)
 
     def beside_it(place: float) -> float:
         """Log odds of an effect of this change once a step at ``place`` is known."""
         known = witness.knowing([witness.movement(place)])
-        return float(PRIOR + change_score(known, own, lags_of(own, cells), [*taken, place]).log_bayes)
+        return float(PRIOR + change_score(known, own, spread, [*taken, place]).log_bayes)
 
     before = min(AROUND_SECONDS / cells.seconds, len(cells.times) / 12)
-    after = lags_of(own, cells).cells[-1]
+    after = spread.cells[-1]
     eligible = np.array(
         [
             -before <= place - own.place <= after and not prompt(own, float(place), cells.seconds)

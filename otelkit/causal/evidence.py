@@ -110,11 +110,11 @@ class Witness:
         time after it speaks of it, or it may become something else.
         """
         model = self.fitted.model
-        weights = beliefs.leaning(model, paths)
         if ends is not None:
-            return pooling.weigh(model, *self.effects(onsets, ends), weights)
+            return pooling.weigh(model, *self.effects(onsets, ends), beliefs.leaning(model, paths))
         asked = (onsets.tobytes(), paths)
         if asked not in self.found:
+            weights = beliefs.leaning(model, paths)
             later = np.repeat([lookups.LATER_DEVIATION, lookups.LASTING_DEVIATION], len(onsets))
             both = pooling.weigh(model, *self.effects(np.tile(onsets, 2), None, later), weights)
             self.found[asked] = both.folded(LASTING)

@@ -191,14 +191,10 @@ def decide(
     none = effect.within(margin)
     striking = [c for c in confounders if abs(c.size) > (STRIKING if c.common else margin)]
     if striking or (confounders and none < SURELY_NONE):
-        worst = (rivals or striking or confounders)[0]
-        return (
-            Verdict.CORRELATED_ONLY,
-            f"P99 moved by {np.expm1(worst.size):+.0%}, but {worst.sentence}.",
-        )
+        return Verdict.CORRELATED_ONLY, _moved((rivals or striking or confounders)[0])
     if none >= SURELY_NONE:
         seen = next((c for c in confounders if abs(c.size) > margin), None)
-        moved = f" P99 moved by {np.expm1(seen.size):+.0%}, but {seen.sentence}." if seen is not None else ""
+        moved = f" {_moved(seen)}" if seen is not None else ""
         return (
             Verdict.NO_EFFECT,
             f"An effect on P99 of {margin:.0%} or more is improbable ({1 - none:.1%}).{moved}",
@@ -209,6 +205,10 @@ def decide(
         f"No effect stands out, but one between {low:+.0%} and {high:+.0%} "
         "can't be ruled out: more calls would settle it.",
     )
+
+
+def _moved(confounder: Confounder) -> str:
+    return f"P99 moved by {np.expm1(confounder.size):+.0%}, but {confounder.sentence}."
 
 
 def _takes_back(effect: float, earlier: float) -> bool:
