@@ -5,6 +5,7 @@ The record is made off the path: ``Recording.finish`` hands the sink a closure t
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
@@ -23,7 +24,7 @@ from otelkit.record.guard import fault, guarded
 from otelkit.record.request import Request
 from otelkit.record.response import Reader, ResponseFacts, repeated_share
 from otelkit.record.runtime import Runtime, call_site
-from otelkit.record.times import shifted
+from otelkit.record.times import WORD, shifted
 from otelkit.record.unmade import Making, UnmadeSpan, wait_until_made
 
 
@@ -55,7 +56,6 @@ class Recording:
         "_outcome",
         "_request",
         "_session_id",
-        "_share",
         "_span",
         "_start",
         "_token",
@@ -71,17 +71,17 @@ class Recording:
     def __init__(self, runtime: Runtime, describe: Callable[[], Request], reader: Reader) -> None:
         self.runtime = runtime
         self.reader = reader
-        self.steps: list[int] = []
-        """Monotonic ns at which each token step arrived."""
-        self.pieces: list[Any] = []
-        """Text of each step while the generation runs, to see repetition; dropped at the end."""
+        self.steps = array(WORD)
+        """Monotonic ns at which each token step arrived. No list: the numbers in it would lie all over the
+        memory, and have left the processor's caches when the record is made."""
+        self.pieces: set[Any] = set()
+        """The distinct texts of steps while the generation runs, to see repetition; dropped at the end, None
+        for one that is unknown. Hashed as they come, for the same reason."""
         self.last_chunk: Any = None
         """The chunk that came last: its finish reason and usage are read at the end."""
         self.quiet_ns = 0
         """Monotonic ns at which a chunk came that says nothing which a later one doesn't say too; 0 for
         none."""
-        self._share: tuple[int, float | None] = 0, None
-        """Number of pieces looked at, and the share of them that repeats one before."""
         self._facts = ResponseFacts()
         self._describe = describe
         self._request: Request | None = None
@@ -221,10 +221,16 @@ class Recording:
             facts = self._facts
             if self.reader.chunk(chunk, facts):
                 self.steps.append(now)
-                self.pieces.append(facts.piece)
+                self._keep(facts.piece)
                 facts.end_step(len(self.steps))
         except Exception:
             fault("read a chunk")
+
+    def _keep(self, piece: Any) -> None:
+        try:
+            self.pieces.add(piece)
+        except TypeError:  # a server that sends something else than text
+            self.pieces.add(None)
 
     def opened(self) -> None:
         """The provider has begun to answer; the first chunk is still to come."""
@@ -352,7 +358,7 @@ class Recording:
         attributes[semconv.OUTCOME] = self._outcome._value_  # ``value`` is no C code
         if self._error_type:
             attributes[semconv.ERROR_TYPE] = self._error_type
-        share = self._repeated_share()
+        share = repeated_share(self.pieces, len(self.steps))
         if share is not None:
             attributes[semconv.REPEATED_TOKEN_SHARE] = share
         return attributes
@@ -424,7 +430,7 @@ class Recording:
         if identity is None and self._span is not None:
             identity = span.identity(self._span)
         request, anchor, facts = self._described(), self._anchor_ns, self._facts
-        share, self.pieces = self._repeated_share(), []
+        share, self.pieces = repeated_share(self.pieces, len(self.steps)), set()
         generation = Generation(
             call_site=self.call_site(),
             start_ns=self._start + anchor,
@@ -449,9 +455,3 @@ class Recording:
         )
         self.runtime.observe(generation)
         return generation
-
-    def _repeated_share(self) -> float | None:
-        pieces = self.pieces
-        if self._share[0] != len(pieces):
-            self._share = len(pieces), repeated_share(pieces)
-        return self._share[1]

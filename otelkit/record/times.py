@@ -18,8 +18,8 @@ _BYTES: Final = 8
 _BITS: Final = 8 * _BYTES
 _LIMIT: Final = 1 << 63
 _LANE: Final = (1 << _BITS) - 1
-_WORD: Final = "L" if array("L").itemsize == _BYTES else "Q"
-"""Of 64 bits; an array of the C compiler's own kind is filled in two thirds of the time."""
+WORD: Final = "L" if array("L").itemsize == _BYTES else "Q"
+"""Type code of 64 bits; an array of the C compiler's own kind is filled in two thirds of the time."""
 _SIZES: Final = (16, 48, 128, 192, 256, 384, 512, 768, 1_536, 3_072)
 """Lanes for which what is added to all of them is kept; each serves all smaller numbers of lanes."""
 
@@ -45,7 +45,9 @@ def shifted(times: Sequence[int], by: int) -> array[int]:
     if not (times[0] + by >= 0 and times[-1] + by < _LIMIT):
         raise OverflowError(f"times up to {times[-1] + by} ns after 1970 make no sense: see to the clock")
     count = len(times)
-    together = int.from_bytes(little_endian(array(_WORD, times)), "little")
+    if not isinstance(times, array):
+        times = array(WORD, times)
+    together = int.from_bytes(little_endian(times), "little")
     together += by * _ones(count)
     moved = _array(together.to_bytes(_BYTES * count, "little"))
     moved.packed, moved.ascending = together, False
