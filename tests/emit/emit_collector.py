@@ -28,6 +28,8 @@ class Answer:
     body: bytes = b""
     delay: float = 0.0
     """Seconds until it comes."""
+    closes: bool = False
+    """Whether the connection is closed after it, over HTTP."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,8 @@ class HttpCollector(Kept):
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         super().__init__()
         self.port = 0
+        self.closed = 0
+        """Connections that were, by either side."""
         self._tls = tls
         self._server: ThreadingHTTPServer | None = None
         self.start()
@@ -108,6 +112,7 @@ class HttpCollector(Kept):
                 self.send_header("content-length", str(len(answer.body)))
                 self.end_headers()
                 self.wfile.write(answer.body)
+                self.close_connection = answer.closes
 
             def log_message(self, format: str, *args: object) -> None:
                 """Quiet."""
@@ -117,6 +122,10 @@ class HttpCollector(Kept):
 
             def handle_error(self, request: Any, client_address: Any) -> None:
                 """Quiet about clients that go away."""
+
+            def shutdown_request(self, request: Any) -> None:
+                super().shutdown_request(request)
+                keeper.closed += 1
 
         self._server = Server(("127.0.0.1", self.port), Handler)
         self.port = self._server.server_port

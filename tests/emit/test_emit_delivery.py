@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import requests
 from emit_collector import Answer, HttpCollector, until
 from emit_deliveries import Tally, body, deliver_to, partial
 from opentelemetry.exporter.otlp.proto.http import Compression
@@ -208,8 +208,6 @@ def test_shutdown_is_bounded_when_the_collector_is_down(http: HttpCollector, tal
 
 def test_shutdown_is_bounded_when_the_collector_hangs(tally: Tally) -> None:
     """Otherwise an address that swallows packets would hold up the end of the process by its full timeout."""
-    import socket
-
     with socket.create_server(("127.0.0.1", 0)) as silent:
         exporter = HttpExporter(endpoint=f"http://127.0.0.1:{silent.getsockname()[1]}/v1/traces")
         delivery = deliver_to(exporter, tally)
@@ -278,52 +276,52 @@ def test_flush_says_when_it_ran_out_of_time(http: HttpCollector, tally: Tally) -
     shut_down([delivery], 0.1)
 
 
-def test_a_session_of_another_class_signs_each_request(http: HttpCollector, tally: Tally) -> None:
-    """Otherwise sessions that renew a token, as clouds' client libraries have, would be sent without it."""
-
-    class Signing(requests.Session):
-        signed = 0
-
-        def request(self, *arguments: Any, **named: Any) -> requests.Response:
-            self.signed += 1
-            named["headers"] = {**named["headers"], "x-token": str(self.signed)}
-            return super().request(*arguments, **named)
-
-    session = Signing()
-    exporter = HttpExporter(endpoint=f"{http.url}/v1/traces", session=session)
-    delivery = deliver_to(exporter, tally)
-    delivery.put(body(), 5)
+def test_a_proxy_is_not_passed_by(http: HttpCollector, tally: Tally, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise spans of a service that reaches its collector by a proxy alone get nowhere."""
+    monkeypatch.setenv("http_proxy", http.url)
+    delivery = deliver_to(HttpExporter(endpoint="http://collector.invalid:4318/v1/traces"), tally)
     delivery.put(body(), 5)
     assert delivery.flush(5)
     shut_down([delivery], 1)
-    assert [request.headers["x-token"] for request in http.received] == ["1", "2"]
+    assert [request.path for request in http.received] == ["http://collector.invalid:4318/v1/traces"]
 
 
-def test_credentials_and_hooks_of_a_session_see_each_request(http: HttpCollector, tally: Tally) -> None:
-    """Otherwise a token that is made anew for each request would be sent once and again, or none at all; and
-    a hook that looks at answers would get none."""
-    statuses: list[int] = []
-    signed: list[requests.PreparedRequest] = []
-
-    def sign(request: requests.PreparedRequest) -> requests.PreparedRequest:
-        signed.append(request)
-        request.headers["x-token"] = str(len(signed))
-        return request
-
-    def look(response: requests.Response, **options: Any) -> None:
-        statuses.append(response.status_code)
-
-    callable_auth, hooked = requests.Session(), requests.Session()
-    callable_auth.auth = sign
-    hooked.hooks["response"].append(look)
-    for session in (callable_auth, hooked):
-        delivery = deliver_to(HttpExporter(endpoint=f"{http.url}/v1/traces", session=session), tally)
-        delivery.put(body(), 5)
+def test_a_connection_that_the_collector_has_closed_is_opened_anew(
+    http: HttpCollector, tally: Tally, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Otherwise each quiet time of a service costs a failed request, and a line in its log."""
+    http.answers.append(Answer(200, closes=True))
+    delivery = http_delivery(http, tally)
+    for _ in range(2):
         delivery.put(body(), 5)
         assert delivery.flush(5)
-        shut_down([delivery], 1)
-    assert [request.headers.get("x-token") for request in http.received] == ["1", "2", None, None]
-    assert statuses == [200, 200]
+        until(lambda: http.closed == 1)
+    shut_down([delivery], 1)
+    assert len(http.received) == 2
+    assert not tally.numbers["failures"]
+    assert not caplog.messages
+
+
+def test_an_answer_that_comes_before_all_is_sent_is_read(tally: Tally) -> None:
+    """Otherwise a request that is too large for a collector is sent again and again."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def refuse() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(100)
+                connection.sendall(b"HTTP/1.1 413 Too Large\r\ncontent-length: 0\r\n\r\n")
+                connection.shutdown(socket.SHUT_WR)
+                time.sleep(0.2)
+
+        threading.Thread(target=refuse, daemon=True).start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/v1/traces"
+        sender = sender_like(HttpExporter(endpoint=url))
+        assert sender is not None
+        reply = sender.send(bytes(1 << 25), 5)
+        sender.close()
+    assert (reply.delivered, reply.retryable) == (False, False)
+    assert "413" in reply.message
 
 
 def test_exporters_of_other_kinds_are_not_guessed_at() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from copy import copy as copy_of
 from typing import Any, Final
 
 from otelkit.emit.otlp.sender import Sender
@@ -77,8 +78,10 @@ def _http_sender(exporter: Any) -> Sender | None:
 
 
 def _sessions_like(session: Any, exporter: Any) -> Callable[[], Any]:
-    """Makes sessions with the user's certificates; one of another class is shared."""
+    """Makes sessions with the user's certificates and adapters; one of another class is shared, as is such an
+    adapter."""
     import requests
+    from requests.adapters import HTTPAdapter
 
     if type(session) is not requests.Session:
         return lambda: session
@@ -88,6 +91,8 @@ def _sessions_like(session: Any, exporter: Any) -> Callable[[], Any]:
         copy.headers.update(session.headers)
         copy.auth, copy.proxies, copy.trust_env = session.auth, dict(session.proxies), session.trust_env
         copy.hooks = {event: list(hooks) for event, hooks in session.hooks.items()}
+        for prefix, adapter in session.adapters.items():
+            copy.mount(prefix, copy_of(adapter) if type(adapter) is HTTPAdapter else adapter)
         # Exporters before 1.45 keep certificates beside the session.
         copy.verify = getattr(exporter, "_certificate_file", session.verify)
         copy.cert = getattr(exporter, "_client_cert", session.cert)

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from http.client import HTTPConnection, HTTPException, HTTPMessage
 from typing import Any, Final, NamedTuple
 
 import requests
@@ -22,6 +23,7 @@ from urllib3.exceptions import (
     ReadTimeoutError,
     SSLError,
 )
+from urllib3.util import wait_for_read
 
 from otelkit.emit.otlp.sender import Reply, accepted
 
@@ -67,7 +69,7 @@ class HttpSender:
             self._headers["content-encoding"] = compression
         self._new_session = new_session
         self._session: requests.Session | None = None
-        self._direct: _Direct | None = None
+        self._direct: _Direct | _Plain | None = None
 
     @property
     def address(self) -> str:
@@ -114,7 +116,7 @@ class HttpSender:
 class _Answer(NamedTuple):
     status: int
     reason: str | None
-    headers: Mapping[str, str]
+    headers: Mapping[str, str] | HTTPMessage
     content: bytes
 
 
@@ -145,7 +147,43 @@ class _Direct(NamedTuple):
         return _Answer(response.status, response.reason, response.headers, response.data)
 
 
-def _direct(session: requests.Session, url: str, headers: Mapping[str, str]) -> _Direct | None:
+class _Plain:
+    """Posts over a connection without TLS and proxy. All that urllib3 does for a request is of no use there,
+    and takes as long again as the request itself."""
+
+    def __init__(self, host: str, port: int | None, target: str, headers: Mapping[str, Any]) -> None:
+        self._connection = HTTPConnection(host, port)
+        self._target = target
+        # An answer is not decompressed here.
+        given = {name: value for name, value in headers.items() if name.lower() != "accept-encoding"}
+        self._headers = {**given, "accept-encoding": "identity"}
+
+    def __del__(self) -> None:
+        self._connection.close()
+
+    def post(self, data: bytes | memoryview, timeout: float) -> _Answer:
+        connection = self._connection
+        connection.timeout = timeout
+        try:
+            if connection.sock is not None:
+                if wait_for_read(connection.sock, timeout=0):  # the collector has closed it meanwhile
+                    connection.close()
+                else:
+                    connection.sock.settimeout(timeout)
+            try:
+                connection.request("POST", self._target, data, self._headers)
+            except (BrokenPipeError, ConnectionResetError):
+                if connection.sock is None:
+                    raise
+                # It may have answered before it had read all, and say why.
+            response = connection.getresponse()
+            return _Answer(response.status, response.reason, response.headers, response.read())
+        except (HTTPException, OSError) as error:
+            connection.close()
+            raise requests.ConnectionError(error) from error
+
+
+def _direct(session: requests.Session, url: str, headers: Mapping[str, str]) -> _Direct | _Plain | None:
     """None for a session that may do something about each request, such as to renew credentials."""
     if type(session) is not requests.Session or callable(session.auth):
         return None
@@ -163,7 +201,10 @@ def _direct(session: requests.Session, url: str, headers: Mapping[str, str]) -> 
     pool = adapter.get_connection_with_tls_context(request, verify, proxies=proxies, cert=cert)
     adapter.cert_verify(pool, request.url, verify, cert)
     given = {name: value for name, value in request.headers.items() if name.lower() != "content-length"}
-    return _Direct(pool, adapter.request_url(request, proxies), given, adapter.max_retries)
+    target, retries = adapter.request_url(request, proxies), adapter.max_retries
+    if type(pool) is HTTPConnectionPool and pool.proxy is None and not retries.total:
+        return _Plain(pool.host, pool.port, target, given)
+    return _Direct(pool, target, given, retries)
 
 
 def _reason(error: Exception) -> str:
