@@ -70,12 +70,22 @@ class LateSpans:
         self._on_provider = on_provider
         self._last = _Judgement()
 
+    # Both ask whether the last judgement still holds without the function for it: it would cost the request's
+    # path a microsecond.
     def can_begin(self) -> bool:
-        maker = self._judgement().maker
+        last, provider = self._last, getattr(trace, "_TRACER_PROVIDER", None)
+        multi = getattr(provider, "_active_span_processor", None)
+        if provider is not last.provider or getattr(multi, "_span_processors", None) is not last.processors:
+            last = self._judgement()
+        maker = last.maker
         return maker is not None and maker.tracer.sampler is maker.sampler and maker.is_enabled()
 
     def can_end(self) -> bool:
-        return self._has_room() and self._judgement().only_batches
+        last, provider = self._last, getattr(trace, "_TRACER_PROVIDER", None)
+        multi = getattr(provider, "_active_span_processor", None)
+        if provider is not last.provider or getattr(multi, "_span_processors", None) is not last.processors:
+            last = self._judgement()
+        return last.only_batches and self._has_room()
 
     def make(
         self,
@@ -96,7 +106,7 @@ class LateSpans:
 
     def _judgement(self) -> _Judgement:
         last = self._last
-        # Without the functions that there are for both: in the request's path each costs a microsecond.
+        # Without the functions that there are for both: they would cost a microsecond.
         provider = getattr(trace, "_TRACER_PROVIDER", None) or trace.get_tracer_provider()
         multi = getattr(provider, "_active_span_processor", None)
         if provider is last.provider and getattr(multi, "_span_processors", ()) is last.processors:
@@ -182,12 +192,14 @@ class _Maker:
         sampled, state = decided.decision is Decision.RECORD_AND_SAMPLE, decided.trace_state
         span_id = self._ids.generate_span_id()
         if sampled:
-            written = None
             encoded, dropped = self._encoded(sent, others)
-            if encoded is not None:
-                written = self._encoder.span(
+            written = (
+                None
+                if encoded is None
+                else self._encoder.span(
                     trace_id, span_id, state, parent, name, start_ns, end_ns, encoded, dropped, status
                 )
+            )
             if written is None or not self._take(written):
                 context = SpanContext(trace_id, span_id, False, _FLAGS[1 | random], state)
                 self._hand_on(name, context, parent, {**sent, **others}, start_ns, end_ns, status)
@@ -204,18 +216,18 @@ class _Maker:
         ):
             limited = self._limited({**sent, **others})
             return self._encoder.attributes(limited), limited.dropped
-        first, then = self._sent(sent), self._encoder.attributes(others)
+        known = self._shared.get(id(sent))
+        first = known[1] if known is not None else self._sent(sent)
+        then = self._encoder.attributes(others)
         return (None if first is None or then is None else first + then), 0
 
     def _sent(self, attributes: Mapping[str, Any]) -> bytes | None:
-        if type(attributes) is not Shared:
-            return self._encoder.attributes(attributes)
-        known = self._shared.get(id(attributes))
-        if known is None:
+        encoded = self._encoder.attributes(attributes)
+        if type(attributes) is Shared:
             if len(self._shared) >= _MAX_SHARED:
                 self._shared.clear()
-            known = self._shared[id(attributes)] = attributes, self._encoder.attributes(attributes)
-        return known[1]
+            self._shared[id(attributes)] = attributes, encoded
+        return encoded
 
     def _hand_on(
         self,

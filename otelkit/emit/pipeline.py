@@ -78,11 +78,12 @@ class Pipeline:
         selected: list[tuple[Generation, Selected]] = []
         _each(generations, lambda one: selected.append((one, self._selection.select(one))))
         _each(selected, lambda one: self._metrics.ended(one[0], traced=one[1].traced))
+        if any(one[1].steps for one in selected):
+            self._route = self._attachment.route()
         _each(selected, lambda one: self._write_steps(*one))
 
     def _write_steps(self, generation: Generation, selected: Selected) -> None:
         if selected.steps:
-            self._route = self._attachment.route()
             self._route.write(generation, selected.steps)
         if selected.left_out:
             self._own.not_selected(selected.left_out, selected.reason)

@@ -39,9 +39,14 @@ class AdaptiveRate:
         self.share = 1.0 if budget > 0 else 0.0
         """Of items without priority, the share to choose now."""
 
-    def offer(self, items: int, *, priority: bool = False) -> None:
-        """Count items that could be chosen."""
-        now = self._clock()
+    def offer(self, items: int, *, priority: bool = False, now: float | None = None) -> None:
+        """Count items that could be chosen.
+
+        Args:
+            now: by the clock, for who has just asked it.
+        """
+        if now is None:
+            now = self._clock()
         if now - self._second_began >= 1.0:
             self._follow(now)
         if priority:

@@ -90,7 +90,7 @@ class StepSelection:
         self._clock = clock
         self._durations: dict[str, MovingQuantile] = {}
         self._load = AdaptiveRate(spans_per_second, clock=clock)
-        self._tokens = spans_per_second * BURST_SECONDS
+        self._tokens = self._most_tokens = spans_per_second * BURST_SECONDS
         self._refilled_at = clock()
 
     @property
@@ -100,7 +100,8 @@ class StepSelection:
 
     def select(self, generation: Generation) -> Selected:
         """Decide for one generation; call once for each, in the order in which they ended."""
-        slow = self._is_slow(generation)
+        durations = self._durations.get(generation.call_site.service) or self._new_service(generation)
+        slow = durations.exceeded_by(generation.end_ns - generation.start_ns)
         span = generation.span
         if span is None:
             return Selected(())
@@ -110,26 +111,23 @@ class StepSelection:
             return Selected((), left_out=count, reason=self_metrics.NOT_SAMPLED)
         if not count:
             return Selected((), traced=True)
-        steps, wanted = self._within_limit(count)
-        self._refill()
-        self._load.offer(wanted, priority=priority)
+        steps, wanted = ((range(count),), count) if count <= self._limit else self._within_limit(count)
+        now = self._clock()
+        refilled = self._tokens + (now - self._refilled_at) * self._budget
+        self._tokens, self._refilled_at = min(self._most_tokens, refilled), now
+        self._load.offer(wanted, priority=priority, now=now)
         if not self._afford(wanted, priority, span.trace_id):
             return Selected((), traced=True, left_out=count, reason=self_metrics.RATE)
         left_out = count - wanted
         return Selected(steps, traced=True, left_out=left_out, reason=self_metrics.GENERATION_LIMIT)
 
-    def _is_slow(self, generation: Generation) -> bool:
-        service = generation.call_site.service
-        durations = self._durations.get(service)
-        if durations is None:
-            if len(self._durations) >= MAX_SERVICES:
-                self._durations.clear()
-            durations = self._durations[service] = MovingQuantile()
-        return durations.exceeded_by(generation.duration_seconds)
+    def _new_service(self, generation: Generation) -> MovingQuantile:
+        if len(self._durations) >= MAX_SERVICES:
+            self._durations.clear()
+        durations = self._durations[generation.call_site.service] = MovingQuantile()
+        return durations
 
     def _within_limit(self, count: int) -> tuple[Sequence[range], int]:
-        if count <= self._limit:
-            return (range(count),), count
         head = (self._limit + 1) // 2
         tail = self._limit - head
         return (range(head), range(count - tail, count)), self._limit
@@ -138,13 +136,8 @@ class StepSelection:
         if priority:
             affordable = self._tokens > -PRIORITY_OVERDRAFT * self._budget
         else:
-            affordable = self._tokens > 0 and in_share(trace_id, self._load.share)
+            share = self._load.share
+            affordable = self._tokens > 0 and (share >= 1 or in_share(trace_id, share))
         if affordable:
             self._tokens -= wanted
         return affordable
-
-    def _refill(self) -> None:
-        now = self._clock()
-        refilled = self._tokens + (now - self._refilled_at) * self._budget
-        self._tokens = min(self._budget * BURST_SECONDS, refilled)
-        self._refilled_at = now

@@ -104,8 +104,8 @@ class QueueSink:
             while self._begun:
                 begun.append(self._begun.popleft())
         try:
-            for site, calls in groupby(call_site() for call_site in begun):
-                self._pipeline.started(site, sum(1 for _ in calls))
+            for site, calls in groupby([call_site() for call_site in begun]):
+                self._pipeline.started(site, len(list(calls)))
         except Exception:
             guard.fault("count calls that begin")
 

@@ -25,7 +25,8 @@ _ATTRIBUTE_OF: Final[Mapping[str, str]] = {
 """Parameters for which the convention has an attribute; the rest go under ``otelkit.request.``."""
 _MAX_TEXT: Final = 1024
 _MAX_CACHED: Final = 1024
-_HASHABLE: Final = frozenset({str, int, float, bool, type(None), type(UNSET)})
+PLAIN: Final = frozenset({str, int, float, bool, type(None), type(UNSET)})
+"""Kinds of values by which requests are told apart at once."""
 
 
 class Shared(dict[str, Any]):
@@ -42,7 +43,7 @@ def request_attributes(
     microsecond.
     """
     kinds = tuple(map(type, parameters.values()))
-    if not _HASHABLE.issuperset(kinds):
+    if not PLAIN.issuperset(kinds):
         return _computed(parameters, originals)
     key = (*parameters, *parameters.values(), *kinds, *originals)  # with kinds, as True equals 1
     return _cache.attributes(key, parameters, originals)

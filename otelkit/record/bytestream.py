@@ -42,14 +42,15 @@ def parse_json(body: bytes) -> Any:
 class _Body:
     """What is known of a body while it is read, and what takes the place of its stream."""
 
+    _buffer = b""
+    _events = _legible = False
+
     def __init__(self, recording: Recording, response: Any, reading: Any) -> None:
         self.inner = response.stream
         self.recording = recording
         self.reading = reading
         """The client's own iterator over the body, if there is one."""
         self._headers = response.headers
-        self._buffer = b""
-        self._events = self._legible = False
 
     def begin(self) -> None:
         """The user reads the body."""

@@ -5,6 +5,7 @@ The record is made off the path: ``Recording.finish`` hands the sink a closure t
 
 from __future__ import annotations
 
+import threading
 from array import array
 from collections.abc import Callable
 from types import TracebackType
@@ -25,7 +26,7 @@ from otelkit.record.request import Request
 from otelkit.record.response import Reader, ResponseFacts, repeated_share
 from otelkit.record.runtime import Runtime, call_site
 from otelkit.record.times import WORD, shifted
-from otelkit.record.unmade import Making, UnmadeSpan, wait_until_made
+from otelkit.record.unmade import UnmadeSpan, making, wait_until_made
 
 
 class Recording:
@@ -199,8 +200,12 @@ class Recording:
         for _ in range(2):
             if self._span is not None or self._identity is not None:
                 return
-            with Making(self):
+            entry = self, threading.get_ident()
+            making.append(entry)
+            try:
                 self._make_span()
+            finally:
+                making.remove(entry)
             wait_until_made(self)
 
     def _made_span(self) -> trace.Span:
@@ -392,7 +397,9 @@ class Recording:
         return self._end_and_build() if self._identity is None else self._build()
 
     def _make_late(self) -> None:
-        with Making(self):
+        entry = self, threading.get_ident()
+        making.append(entry)
+        try:
             try:
                 surrounding = self._unmade.pop()
             except IndexError:
@@ -402,12 +409,15 @@ class Recording:
             finally:
                 if self._identity is None:
                     self._unmade.append(surrounding)
+        finally:
+            making.remove(entry)
 
     def _made_late(self, surrounding: Context) -> SpanIdentity | None:
-        request = self._described()
-        if span.request_id(request, surrounding):
+        request = self._request or self._described()
+        if request.request_id or (surrounding and span.request_id(request, surrounding)):
             return None  # it has a link
-        self._read_last_chunk()
+        if self.last_chunk is not None:
+            self._read_last_chunk()
         others = self._closing_attributes()
         if surrounding or self._session_id:
             others = self._surrounding_attributes("", surrounding) | others
@@ -429,10 +439,10 @@ class Recording:
         identity = self._identity
         if identity is None and self._span is not None:
             identity = span.identity(self._span)
-        request, anchor, facts = self._described(), self._anchor_ns, self._facts
+        request, anchor, facts = self._request or self._described(), self._anchor_ns, self._facts
         share, self.pieces = repeated_share(self.pieces, len(self.steps)), set()
         generation = Generation(
-            call_site=self.call_site(),
+            call_site=self._call_site or self.call_site(),
             start_ns=self._start + anchor,
             end_ns=self._end_ns(),
             step_ns=shifted(self.steps, anchor),

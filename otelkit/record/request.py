@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from otelkit.model import ParameterValue
 
@@ -25,3 +26,5 @@ class Request:
     """``x-request-id`` that is sent along; empty for that of the request being served."""
     server_address: str = ""
     server_port: int | None = None
+    sent: tuple[object, Mapping[str, Any]] | None = field(default=None, compare=False)
+    """The span's attributes of the request once they were asked for, and the rules that they were made by."""

@@ -13,7 +13,7 @@ from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, StatusCode,
 
 from otelkit import semconv
 from otelkit.model import SpanIdentity
-from otelkit.record import propagation
+from otelkit.record import propagation, redaction
 from otelkit.record.attributes import Shared, request_attributes
 from otelkit.record.response import ResponseFacts
 from otelkit.record.unmade import UnmadeSpan
@@ -113,6 +113,14 @@ def request_id(request: Request, surrounding: Context) -> str:
 
 def sent_attributes(request: Request) -> Mapping[str, Any]:
     """What a request says, ``Shared`` by all that say the same where that can be told quickly."""
+    rules = redaction.rules()
+    sent = request.sent
+    if sent is None or sent[0] is not rules:
+        sent = request.sent = rules, _shared_attributes(request)
+    return sent[1]
+
+
+def _shared_attributes(request: Request) -> Mapping[str, Any]:
     of_parameters = request_attributes(request.parameters, request.originals)
     if type(of_parameters) is not Shared:
         return _sent(request, of_parameters)

@@ -20,6 +20,7 @@ _LIMIT: Final = 1 << 63
 _LANE: Final = (1 << _BITS) - 1
 WORD: Final = "L" if array("L").itemsize == _BYTES else "Q"
 """Type code of 64 bits; an array of the C compiler's own kind is filled in two thirds of the time."""
+_IS_LITTLE: Final = sys.byteorder == "little"
 _SIZES: Final = (16, 48, 128, 192, 256, 384, 512, 768, 1_536, 3_072)
 """Lanes for which what is added to all of them is kept; each serves all smaller numbers of lanes."""
 
@@ -47,9 +48,11 @@ def shifted(times: Sequence[int], by: int) -> array[int]:
     count = len(times)
     if not isinstance(times, array):
         times = array(WORD, times)
-    together = int.from_bytes(little_endian(times), "little")
-    together += by * _ones(count)
-    moved = _array(together.to_bytes(_BYTES * count, "little"))
+    raw = times.tobytes() if _IS_LITTLE else little_endian(times)
+    together = int.from_bytes(raw, "little") + by * _ones(count)
+    moved = Times("Q", together.to_bytes(_BYTES * count, "little"))
+    if not _IS_LITTLE:
+        moved.byteswap()
     moved.packed, moved.ascending = together, False
     return moved
 
@@ -188,14 +191,7 @@ _HIGHEST_BITS: Final = {size: _LIMIT * _ones(size) for size in _SIZES}
 
 def little_endian(values: array[int] | array[float]) -> bytes:
     """The bytes of each value, the lowest first."""
-    if sys.byteorder == "big":
+    if not _IS_LITTLE:
         values = values[:]
         values.byteswap()
     return values.tobytes()
-
-
-def _array(raw: bytes) -> Times:
-    times = Times("Q", raw)
-    if sys.byteorder == "big":
-        times.byteswap()
-    return times

@@ -6,7 +6,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Any, Final
 
 from opentelemetry.trace import Span, SpanContext, Status, StatusCode, get_current_span
@@ -14,34 +13,16 @@ from opentelemetry.util.types import Attributes, AttributeValue
 
 _MAKING_SECONDS: Final = 1.0
 """Longest wait for a span that another thread is making, which takes microseconds."""
-_making: Final[list[tuple[object, int]]] = []
-"""Whose spans are being made now, and in which threads."""
-
-
-class Making:
-    """``with Making(owner):`` around the making of a span, of which only one thread finds what it takes.
-
-    No lock: a finaliser may ask in the middle of it, and must not wait for its own thread.
-    """
-
-    __slots__ = ("_entry",)
-
-    def __init__(self, owner: object) -> None:
-        self._entry = owner, threading.get_ident()
-
-    def __enter__(self) -> None:
-        _making.append(self._entry)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        _making.remove(self._entry)
+making: Final[list[tuple[object, int]]] = []
+"""Whose spans are being made now, and in which threads: of several threads that are at the span of one owner,
+only one finds what it takes. No lock: a finaliser may ask in the middle of it, and must not wait for its own
+thread."""
 
 
 def wait_until_made(owner: object) -> None:
     """Wait for another thread that is making the owner's span."""
     own, end = threading.get_ident(), time.monotonic() + _MAKING_SECONDS
-    while any(whose is owner and thread != own for whose, thread in _making.copy()):
+    while any(whose is owner and thread != own for whose, thread in making.copy()):
         if time.monotonic() > end:
             return
         time.sleep(1e-4)
@@ -54,7 +35,7 @@ def _before_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     # In the child, the threads that were at it are the parent's.
-    os.register_at_fork(before=_before_fork, after_in_child=_making.clear)
+    os.register_at_fork(before=_before_fork, after_in_child=making.clear)
 
 
 class UnmadeSpan(Span):

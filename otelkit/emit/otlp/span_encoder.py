@@ -23,6 +23,8 @@ MAX_KNOWN: Final = 2_048
 """Texts (names of attributes, values that come again) whose encoding is kept."""
 MAX_KNOWN_TEXT: Final = 64
 """Characters; longer ones seldom come again."""
+_MAX_KNOWN_ATTRIBUTE: Final = 160
+"""Bytes of a whole attribute that is kept, its name included."""
 _MAX_GROUPS: Final = 64
 
 _KINDS: Final = {
@@ -67,7 +69,9 @@ class SpanEncoder:
     def __init__(self) -> None:
         self._texts: dict[str, bytes] = {}
         self._attributes: dict[tuple[str, object], bytes] = {}
-        """Whole attributes, of texts only: 1, 1.0 and True are one key."""
+        """Whole attributes, of texts and tuples of them: 1, 1.0 and True are one key."""
+        self._integers: dict[tuple[str, int], bytes] = {}
+        """Whole attributes, of integers only."""
         self._prefixes: dict[tuple[str, int], bytes] = {}
         self._groups: list[_Group] = []
 
@@ -161,7 +165,7 @@ class SpanEncoder:
             if parent is not None:
                 parts += (_PARENT, parent.span_id.to_bytes(8))
             if name:
-                parts += (_NAME, self._text(name))
+                parts += (_NAME, self._texts.get(name) or self._text(name))
             written = _CLIENT if kind is SpanKind.CLIENT else _KINDS[kind]  # a kind's hash is no C code
             parts += (written, _TIMES.pack(_START, start, _END, end), attributes)
             if dropped_attributes:
@@ -185,22 +189,25 @@ class SpanEncoder:
     def attributes(self, attributes: Mapping[str, object]) -> bytes | None:
         """Attributes as a repeated field of a span; None for what the official encoder should write, or
         refuse."""
-        known, prefixes = self._attributes, self._prefixes
+        known, integers, prefixes = self._attributes, self._integers, self._prefixes
         parts: list[bytes] = []
         try:
             for key, value in attributes.items():
                 kind = type(value)
                 if kind is float:
                     prefix = prefixes.get((key, _DOUBLE.size)) or self._prefix(key, _DOUBLE.size)
-                    parts += (prefix, _DOUBLE.pack(_DOUBLE_VALUE, value))
+                    parts.append(prefix + _DOUBLE.pack(_DOUBLE_VALUE, value))
                     continue
-                attribute = known.get((key, value)) if kind is str else None
+                if kind is int:
+                    attribute = integers.get((key, value))  # type: ignore[arg-type]
+                else:
+                    attribute = known.get((key, value)) if kind is str or kind is tuple else None
                 if attribute is None:
                     attribute = self._attribute(key, value)
                     if attribute is None:
                         return None
                 parts.append(attribute)
-        except (UnicodeEncodeError, OverflowError, struct.error):
+        except (UnicodeEncodeError, OverflowError, TypeError, struct.error):  # or a tuple without a hash
             return None
         return b"".join(parts)
 
@@ -211,7 +218,13 @@ class SpanEncoder:
         if encoded is None:
             return None
         written = (self._prefixes.get((key, len(encoded))) or self._prefix(key, len(encoded))) + encoded
-        if type(value) is str and len(value) <= MAX_KNOWN_TEXT:
+        if len(written) > _MAX_KNOWN_ATTRIBUTE:
+            return written
+        if type(value) is int:
+            if len(self._integers) >= MAX_KNOWN:
+                self._integers.clear()
+            self._integers[key, value] = written
+        elif type(value) is str or (type(value) is tuple and all(type(item) is str for item in value)):
             if len(self._attributes) >= MAX_KNOWN:
                 self._attributes.clear()
             self._attributes[key, value] = written

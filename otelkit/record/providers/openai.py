@@ -76,6 +76,34 @@ _CHAT_TEXT: Final = f"""(
 """The text of a token step; False for a chunk that only tells the role, as most streams begin."""
 
 
+def _note_plain_end(chunk: Any, facts: ResponseFacts) -> bool:
+    """Read the chunk that most streams end with, which only says why, in half the time that the rest takes.
+
+    Returns:
+        False, having read nothing, where it may be another.
+    """
+    try:
+        (choice,) = chunk.choices
+        response_id, model, reason, delta = chunk.id, chunk.model, choice.finish_reason, choice.delta
+        if (
+            not (response_id and model and reason)
+            or not (type(response_id) is type(model) is type(reason) is str)
+            or chunk.usage is not None
+            or chunk.__pydantic_extra__
+            or delta.__pydantic_extra__
+            or any(map(delta.__dict__.get, _DELTA_PARTS))
+        ):
+            return False
+    except Exception:  # what a server may send instead
+        return False
+    if facts.finish_reasons:
+        facts.finished(reason)
+    else:
+        facts.finish_reasons = (reason,)
+    facts.response_id, facts.response_model = response_id, model
+    return True
+
+
 class ChatReader(_ChoicesReader):
     """Reads ``chat.completion.chunk`` and ``chat.completion`` objects."""
 
@@ -86,8 +114,10 @@ class ChatReader(_ChoicesReader):
         self.quick = "" if whole else _CHAT_TEXT
 
     def chunk(self, chunk: Any, facts: ResponseFacts) -> bool:
-        _note_response(chunk, facts)
         facts.piece = None
+        if _note_plain_end(chunk, facts):
+            return False
+        _note_response(chunk, facts)
         step = False
         for choice in getattr(chunk, "choices", None) or ():
             facts.finished(getattr(choice, "finish_reason", None))

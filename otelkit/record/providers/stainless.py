@@ -15,6 +15,7 @@ from types import FunctionType, ModuleType
 from typing import Any, Final
 from weakref import ref
 
+from otelkit.record.attributes import PLAIN
 from otelkit.record.bytestream import is_watchable, parse_json, recording_of, watch_bytes
 from otelkit.record.guard import fault
 from otelkit.record.location import caller
@@ -161,7 +162,34 @@ def _request(
     streamed: Any,
     location: str,
 ) -> Request:
-    """What was sent, read at leisure."""
+    """What was sent, read at leisure; once for all requests that say the same and have no headers.
+
+    They share one object then, and with it all that is worked out of it.
+    """
+    streamed = bool(streamed)
+    kinds = tuple(map(type, sent.values()))
+    if headers or type(model) is not str or not PLAIN.issuperset(kinds):
+        return _read(endpoint, model, sent, headers, server, streamed, location)
+    # With kinds, as True equals 1.
+    key = (id(endpoint), id(server), model, streamed, location, *sent, *sent.values(), *kinds)
+    known = _requests.get(key)
+    if known is None:
+        if len(_requests) >= _MAX_REQUESTS:
+            _requests.clear()
+        request = _read(endpoint, model, sent, headers, server, streamed, location)
+        known = _requests[key] = request, endpoint, server
+    return known[0]
+
+
+def _read(
+    endpoint: Endpoint,
+    model: Any,
+    sent: Mapping[str, Any],
+    headers: Mapping[str, Any] | None,
+    server: _Server,
+    streamed: bool,
+    location: str,
+) -> Request:
     parameters, originals = request_parameters(sent, endpoint.names)
     if headers:
         parameters |= header_parameters(headers)
@@ -171,7 +199,7 @@ def _request(
         model=str(model or ""),
         parameters=parameters,
         originals=originals,
-        streamed=bool(streamed),
+        streamed=streamed,
         location=location,
         request_id=request_id_in(headers),
         server_address=server.address,
@@ -195,6 +223,9 @@ class _Server:
     port: int | None
 
 
+_MAX_REQUESTS: Final = 1024
+_requests: Final[dict[tuple[Any, ...], tuple[Request, Endpoint, _Server]]] = {}
+"""Requests seen before, with what their keys have the identity of: kept, so that it stays taken."""
 _clients: Final[dict[int, _Server]] = {}
 """By identity of a client that is alive. A dictionary with weak keys would take ten times as long."""
 
