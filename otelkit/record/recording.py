@@ -57,6 +57,7 @@ class Recording:
         "_outcome",
         "_request",
         "_session_id",
+        "_share",
         "_span",
         "_start",
         "_token",
@@ -75,14 +76,15 @@ class Recording:
         self.steps = array(WORD)
         """Monotonic ns at which each token step arrived. No list: the numbers in it would lie all over the
         memory, and have left the processor's caches when the record is made."""
-        self.pieces: set[Any] = set()
-        """The distinct texts of steps while the generation runs, to see repetition; dropped at the end, None
-        for one that is unknown. Hashed as they come, for the same reason."""
+        self.pieces: list[Any] = []
+        """Text of each step while the generation runs, to see repetition; dropped at the end."""
         self.last_chunk: Any = None
         """The chunk that came last: its finish reason and usage are read at the end."""
         self.quiet_ns = 0
         """Monotonic ns at which a chunk came that says nothing which a later one doesn't say too; 0 for
         none."""
+        self._share: tuple[int, float | None] = 0, None
+        """Number of pieces looked at, and the share of them that repeats one before."""
         self._facts = ResponseFacts()
         self._describe = describe
         self._request: Request | None = None
@@ -226,16 +228,10 @@ class Recording:
             facts = self._facts
             if self.reader.chunk(chunk, facts):
                 self.steps.append(now)
-                self._keep(facts.piece)
+                self.pieces.append(facts.piece)
                 facts.end_step(len(self.steps))
         except Exception:
             fault("read a chunk")
-
-    def _keep(self, piece: Any) -> None:
-        try:
-            self.pieces.add(piece)
-        except TypeError:  # a server that sends something else than text
-            self.pieces.add(None)
 
     def opened(self) -> None:
         """The provider has begun to answer; the first chunk is still to come."""
@@ -363,7 +359,7 @@ class Recording:
         attributes[semconv.OUTCOME] = self._outcome._value_  # ``value`` is no C code
         if self._error_type:
             attributes[semconv.ERROR_TYPE] = self._error_type
-        share = repeated_share(self.pieces, len(self.steps))
+        share = self._repeated_share()
         if share is not None:
             attributes[semconv.REPEATED_TOKEN_SHARE] = share
         return attributes
@@ -440,7 +436,7 @@ class Recording:
         if identity is None and self._span is not None:
             identity = span.identity(self._span)
         request, anchor, facts = self._request or self._described(), self._anchor_ns, self._facts
-        share, self.pieces = repeated_share(self.pieces, len(self.steps)), set()
+        share, self.pieces = self._repeated_share(), []
         generation = Generation(
             call_site=self._call_site or self.call_site(),
             start_ns=self._start + anchor,
@@ -465,3 +461,9 @@ class Recording:
         )
         self.runtime.observe(generation)
         return generation
+
+    def _repeated_share(self) -> float | None:
+        pieces = self.pieces
+        if self._share[0] != len(pieces):
+            self._share = len(pieces), repeated_share(pieces)
+        return self._share[1]

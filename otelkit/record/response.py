@@ -3,7 +3,7 @@ kept."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence, Set
+from collections.abc import Hashable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeVar
 
@@ -133,10 +133,10 @@ class Reader(Protocol):
         """Read a whole response that was not streamed."""
 
 
-def repeated_share(distinct: Set[Any], steps: int) -> float | None:
-    """Share (0 to 1) of steps whose text repeats that of a step before them; None when it can't be told.
-
-    Args:
-        distinct: the texts of all steps; None among them stands for what is unknown.
-    """
-    return None if not distinct or None in distinct else 1 - len(distinct) / steps
+def repeated_share(pieces: Sequence[Any]) -> float | None:
+    """Share (0 to 1) of steps whose text repeats that of a step before them; None when it can't be told."""
+    try:
+        distinct = set(pieces)
+    except TypeError:
+        return None  # a server that sends something else than text
+    return None if not distinct or None in distinct else 1 - len(distinct) / len(pieces)

@@ -20,15 +20,14 @@ _NOTE: Final = """
 stamp(now())
 try:
     piece = QUICK
-    if piece:
-        keep(piece)
 except Exception:
     piece = None
-if not piece:
-    if piece is False:
-        recording.last_chunk, recording.quiet_ns = chunk, recording.steps.pop()
-    else:
-        recording.observe(chunk)
+if piece:
+    keep(piece)
+elif piece is False:
+    recording.last_chunk, recording.quiet_ns = chunk, recording.steps.pop()
+else:
+    recording.observe(chunk)
 """
 """What happens with each chunk; ``QUICK`` is the reader's expression. Written into the functions below, as a
 call for each chunk would double the cost."""
@@ -117,7 +116,7 @@ class _Watched:
         self._inner = inner
         self._recording = recording
         # The clock, and what takes each chunk's time and text.
-        self._notes = recording.runtime.clock.monotonic_ns, recording.steps.append, recording.pieces.add
+        self._notes = recording.runtime.clock.monotonic_ns, recording.steps.append, recording.pieces.append
         self._functions = _compiled(recording.reader.quick)
 
     def __getattr__(self, name: str) -> Any:
