@@ -27,16 +27,17 @@ _known: Final[dict[str, _Known]] = {}
 """By package that is skipped."""
 
 
-def caller(skip: str) -> str:
+def caller(skip: str, depth: int = 2) -> str:
     """``file.py:function`` of the innermost frame that belongs to neither ``skip`` nor a wrapper; empty if
     there is none.
 
     Args:
         skip: top-level package of the provider's client.
+        depth: how many functions are surely passed over: this one, the adapter's that asks, and those that it
+            knows of.
     """
     known = _known.get(skip) or _known.setdefault(skip, _Known())
-    # Not this one, nor the adapter's that asks.
-    frame: FrameType | None = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(depth)
     for _ in range(_MAX_DEPTH):
         if frame is None:
             break

@@ -6,12 +6,10 @@ The record is made off the path: ``Recording.finish`` hands the sink a closure t
 from __future__ import annotations
 
 import threading
-from array import array
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind, Status, StatusCode
@@ -19,13 +17,13 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 from otelkit import semconv
 from otelkit.model import CallSite, Generation, Outcome, SpanIdentity
 from otelkit.record import paused, propagation, session, span
-from otelkit.record.active import SPAN_KEY, ActiveSpan
+from otelkit.record.active import SPAN_KEY, ActiveSpan, attach, current_context, detach
 from otelkit.record.attributes import request_attributes
 from otelkit.record.guard import fault, guarded
 from otelkit.record.request import Request
 from otelkit.record.response import Reader, ResponseFacts, repeated_share
 from otelkit.record.runtime import Runtime, call_site
-from otelkit.record.times import WORD, shifted
+from otelkit.record.times import NO_TIMES, shifted
 from otelkit.record.unmade import UnmadeSpan, making, wait_until_made
 
 
@@ -73,7 +71,7 @@ class Recording:
     def __init__(self, runtime: Runtime, describe: Callable[[], Request], reader: Reader) -> None:
         self.runtime = runtime
         self.reader = reader
-        self.steps = array(WORD)
+        self.steps = NO_TIMES[:]
         """Monotonic ns at which each token step arrived. No list: the numbers in it would lie all over the
         memory, and have left the processor's caches when the record is made."""
         self.pieces: list[Any] = []
@@ -104,7 +102,7 @@ class Recording:
         runtime.sink.generation_started(self.call_site)
         if not runtime.ends_with_process:
             runtime.end_with_process()
-        surrounding = otel_context.get_current()
+        surrounding = current_context()
         self._unmade = [surrounding]
         """The context that the span is to be made in, until it is. Popped by whoever makes it, as are the
         entries of ``_endable`` by whoever ends it: so two threads, or a collection in the middle, can't do it
@@ -178,14 +176,14 @@ class Recording:
             break
         else:
             context = self._active_context()
-        self._token = None if context is None else otel_context.attach(context)
+        self._token = None if context is None else attach(context)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         # As in ``ActiveSpan``.
         if self._token is not None and kind is not GeneratorExit:
-            otel_context.detach(self._token)
+            detach(self._token)
         if error is not None:
             self.failed(error)
 

@@ -123,7 +123,9 @@ class _Watched:
         return getattr(self._inner, name)
 
     def __del__(self) -> None:
-        self._recording.abandon()
+        recording = self._recording
+        if recording in recording.runtime.open:  # or it has ended, as most have
+            recording.abandon()
 
 
 class WatchedIterator(_Watched):

@@ -127,10 +127,13 @@ class Stainless:
                 endpoint,
                 body.get("model"),
                 sent,
-                dict(headers) if headers and isinstance(headers, Mapping) else None,
+                # Asked first, as what stands for no headers tells that in Python.
+                dict(headers)
+                if hasattr(headers, "items") and isinstance(headers, Mapping) and headers
+                else None,
                 server,
                 kwargs.get("stream"),
-                caller(self.package),
+                caller(self.package, 3),
             )
             return Recording(runtime, describe, endpoint.reader(body))
         except Exception:
