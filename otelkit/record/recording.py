@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -25,6 +25,9 @@ from otelkit.record.response import Reader, ResponseFacts, repeated_share
 from otelkit.record.runtime import Runtime, call_site
 from otelkit.record.times import NO_TIMES, shifted
 from otelkit.record.unmade import UnmadeSpan, making, wait_until_made
+
+_MADE_TOGETHER: Final = 32
+"""Spans that are made one after the other, before the records of their generations."""
 
 
 class Recording:
@@ -50,6 +53,7 @@ class Recording:
         "_error_type",
         "_facts",
         "_identity",
+        "_is_tried",
         "_joined",
         "_last_ns",
         "_outcome",
@@ -89,7 +93,7 @@ class Recording:
         self._call_site: CallSite | None = None
         self._outcome = Outcome.COMPLETED
         self._error_type = ""
-        self._joined = False
+        self._joined = self._is_tried = False
         self._span: trace.Span | None = None
         self._identity: SpanIdentity | None = None
         """Of a span that was made late, and of which there is nothing else left."""
@@ -300,6 +304,7 @@ class Recording:
         try:
             late = self.runtime.late_spans.can_end()
             if late and self._unmade:
+                self.runtime.unmade.append(self)
                 self.runtime.sink.generation(self._make_late_and_build)
             elif late and self._endable:
                 self.runtime.sink.generation(self._end_and_build)
@@ -384,26 +389,36 @@ class Recording:
 
     # --- the record, off the request's path -----------------------------------------------------------------
     def _make_late_and_build(self) -> Generation:
-        try:
+        # First the spans of several are made, then their records one by one: what is run again at once is
+        # still in the processor's caches.
+        unmade = self.runtime.unmade
+        for _ in range(min(len(unmade), _MADE_TOGETHER)):
+            try:
+                ended = unmade.popleft()
+            except IndexError:
+                break  # another thread has taken it
+            ended._make_late()
+        if not self._is_tried:
             self._make_late()
-        except Exception:
-            fault("make a span late")
         return self._end_and_build() if self._identity is None else self._build()
 
     def _make_late(self) -> None:
+        """Once: what can't be made now is left to the tracer."""
+        self._is_tried = True
         entry = self, threading.get_ident()
         making.append(entry)
         try:
-            try:
-                surrounding = self._unmade.pop()
-            except IndexError:
-                return  # somebody has just asked for it
-            try:
-                self._identity = self._made_late(surrounding)
-            finally:
-                if self._identity is None:
-                    self._unmade.append(surrounding)
+            surrounding = self._unmade.pop()
+        except IndexError:
+            making.remove(entry)
+            return  # somebody has just asked for it
+        try:
+            self._identity = self._made_late(surrounding)
+        except Exception:
+            fault("make a span late")
         finally:
+            if self._identity is None:
+                self._unmade.append(surrounding)
             making.remove(entry)
 
     def _made_late(self, surrounding: Context) -> SpanIdentity | None:

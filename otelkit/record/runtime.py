@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import atexit
 import os
+from collections import deque
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -68,6 +69,8 @@ class Runtime:
         self.baggage_keys = baggage_keys()
         self.open: set[Recording] = set()
         """Held here so that streams nobody finishes still get their span when the process ends."""
+        self.unmade: deque[Recording] = deque()
+        """Generations that have ended and whose spans are still to be made, off the request's path."""
         self.ends_with_process = False
 
     def end_with_process(self) -> None:
@@ -98,6 +101,7 @@ class Runtime:
     def after_fork(self) -> None:
         """In the child: generations of the parent are the parent's to report."""
         self.open.clear()
+        self.unmade.clear()
 
 
 @lru_cache(maxsize=2048)
