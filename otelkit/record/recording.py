@@ -12,25 +12,26 @@ from typing import Any, Final
 
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.trace import SpanKind, Status, StatusCode
+from opentelemetry.trace import Status, StatusCode
 
 from otelkit import semconv
 from otelkit.model import CallSite, Generation, Outcome, SpanIdentity
-from otelkit.record import paused, propagation, session, span
-from otelkit.record.active import SPAN_KEY, ActiveSpan, attach, current_context, detach
+from otelkit.record import paused, session, span
+from otelkit.record.active import SPAN_KEY, attach, current_context, detach
 from otelkit.record.attributes import request_attributes
+from otelkit.record.call_span import CallSpan
 from otelkit.record.guard import fault, guarded
 from otelkit.record.request import Request
 from otelkit.record.response import Reader, ResponseFacts, repeated_share
 from otelkit.record.runtime import Runtime, call_site
 from otelkit.record.times import NO_TIMES, shifted
-from otelkit.record.unmade import UnmadeSpan, making, wait_until_made
+from otelkit.record.unmade import UnmadeSpan, making
 
 _MADE_TOGETHER: Final = 32
 """Spans that are made one after the other, before the records of their generations."""
 
 
-class Recording:
+class Recording(CallSpan):
     """The state of one generation.
 
     ``steps`` and ``pieces`` are appended to directly by the stream machinery: a method call a step would
@@ -46,31 +47,20 @@ class Recording:
     """
 
     __slots__ = (
-        "_anchor_ns",
         "_call_site",
-        "_describe",
-        "_endable",
         "_error_type",
         "_facts",
-        "_identity",
         "_is_tried",
-        "_joined",
         "_last_ns",
         "_outcome",
-        "_request",
-        "_session_id",
         "_share",
-        "_span",
-        "_start",
         "_token",
-        "_unmade",
         "last_chunk",
         "pieces",
         "quiet_ns",
         "reader",
-        "runtime",
         "steps",
-    )  # fmt: skip
+    )
 
     def __init__(self, runtime: Runtime, describe: Callable[[], Request], reader: Reader) -> None:
         self.runtime = runtime
@@ -89,15 +79,13 @@ class Recording:
         """Number of pieces looked at, and the share of them that repeats one before."""
         self._facts = ResponseFacts()
         self._describe = describe
-        self._request: Request | None = None
+        self._request = None
         self._call_site: CallSite | None = None
         self._outcome = Outcome.COMPLETED
         self._error_type = ""
         self._joined = self._is_tried = False
-        self._span: trace.Span | None = None
-        self._identity: SpanIdentity | None = None
-        """Of a span that was made late, and of which there is nothing else left."""
-        self._endable: list[bool] = []
+        self._span = self._identity = None
+        self._endable = []
         clock = runtime.clock
         self._start = self._last_ns = start = clock.monotonic_ns()
         self._anchor_ns = clock.wall_ns() - start
@@ -108,9 +96,6 @@ class Recording:
             runtime.end_with_process()
         surrounding = current_context()
         self._unmade = [surrounding]
-        """The context that the span is to be made in, until it is. Popped by whoever makes it, as are the
-        entries of ``_endable`` by whoever ends it: so two threads, or a collection in the middle, can't do it
-        twice."""
         self._session_id = session.of_block.get()
         if surrounding:
             self._look_around(surrounding)
@@ -129,12 +114,6 @@ class Recording:
             span.add_attributes(current, request_attributes(request.parameters, request.originals))
             span.before_end(current, self._close_joined)
 
-    def _described(self) -> Request:
-        request = self._request
-        if request is None:
-            request = self._request = self._describe()
-        return request
-
     def call_site(self) -> CallSite:
         """Where the call comes from, for the sink that counts it."""
         site = self._call_site
@@ -144,35 +123,6 @@ class Recording:
                 self.runtime.service, request.provider, request.operation, request.model, request.location
             )
         return site
-
-    def _make_span(self) -> None:
-        """Have the tracer make the span, unless that is done."""
-        try:
-            surrounding = self._unmade.pop()
-        except IndexError:
-            return
-        request = self._described()
-        request_id = span.request_id(request, surrounding)
-        self._span = self.runtime.tracer.start_span(
-            span.name(request),
-            context=surrounding,
-            kind=SpanKind.CLIENT,
-            attributes={
-                **span.sent_attributes(request),
-                **self._surrounding_attributes(request_id, surrounding),
-            },
-            links=(propagation.request_link(request_id),) if request_id else None,
-            start_time=self._start + self._anchor_ns,
-        )
-        self._endable = [True]
-
-    def _surrounding_attributes(self, request_id: str, surrounding: Context) -> dict[str, Any]:
-        keys = self.runtime.baggage_keys
-        return span.surrounding_attributes(self._session_id, request_id, surrounding, keys)
-
-    def active(self) -> ActiveSpan:
-        """``with recording:``, where somebody else sees to errors."""
-        return ActiveSpan(self._active_context())
 
     def __enter__(self) -> None:
         for surrounding in self._unmade:  # as in ``_active_context``, one function less
@@ -190,37 +140,6 @@ class Recording:
             detach(self._token)
         if error is not None:
             self.failed(error)
-
-    def _active_context(self) -> Context | None:
-        for surrounding in self._unmade:
-            return Context({**surrounding, SPAN_KEY: UnmadeSpan(self._made_span)})
-        made = self._span
-        if made is None or self._joined or not made.get_span_context().is_valid:
-            return None
-        return trace.set_span_in_context(made)
-
-    def _make_once(self) -> None:
-        """Have the tracer make the span, or wait for the thread that is at it, which may have to leave it."""
-        for _ in range(2):
-            if self._span is not None or self._identity is not None:
-                return
-            entry = self, threading.get_ident()
-            making.append(entry)
-            try:
-                self._make_span()
-            finally:
-                making.remove(entry)
-            wait_until_made(self)
-
-    def _made_span(self) -> trace.Span:
-        """The span, which somebody has asked for while it was the current one, or later."""
-        try:
-            self._make_once()
-        except Exception:
-            fault("begin a span")
-        if self._span is None and self._identity is not None:
-            self._span = span.ended(self._identity)
-        return trace.INVALID_SPAN if self._span is None else self._span
 
     # --- while it runs --------------------------------------------------------------------------------------
     def observe(self, chunk: Any) -> None:

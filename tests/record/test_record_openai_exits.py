@@ -277,3 +277,26 @@ def test_interleaved_streams(client: OpenAI, recorded: Recorded) -> None:
     generations = recorded.wait(2)
     assert [len(generation.step_ns) for generation in generations] == [4, 4]
     assert sorted(generation.parameters["seed"] for generation in generations) == [0, 1]
+
+
+def test_requests_that_are_nearly_alike(client: OpenAI, recorded: Recorded) -> None:
+    """Broken: a request is recorded with the values of one before it that are equal, but of another kind, or
+    that were sent to another model or place."""
+    others = [{"seed": 1}, {"seed": True}, {"seed": 1.0}, {"top_p": 1}, {"seed": 1, "top_p": 1}, {}]
+    sent = [{"extra_body": other} for other in others]
+    sent += [{**request, "extra_headers": {"x-request-id": "7"}} for request in sent]
+    for request in [*sent, *sent]:
+        list(ask(client, **request))
+    with OpenAI(base_url=str(client.base_url).replace("127.0.0.1", "localhost"), api_key="k") as elsewhere:
+        list(ask(elsewhere))
+    recorded.wait(2 * len(sent) + 1)
+    generations = recorded.generations
+    assert [
+        [(name, type(value), value) for name, value in generation.parameters.items()]
+        for generation in generations
+    ] == [[(name, type(value), value) for name, value in other.items()] for other in [*others * 4, {}]]
+    attributes = [dict(span.attributes or {}) for span in recorded.spans]
+    assert [semconv.REQUEST_ID in of_one for of_one in attributes] == [*[False] * 6, *[True] * 6] * 2 + [
+        False
+    ]
+    assert [of_one[semconv.SERVER_ADDRESS] for of_one in attributes[-2:]] == ["127.0.0.1", "localhost"]
