@@ -65,9 +65,8 @@ def numbered_span_ids(count: int) -> Columns:
     """Span ids of 48 random bits and a number: unique within a trace, and only two bytes of them differ."""
     if count > _NUMBERED_IDS:
         return columns_of(_random.randbytes(8 * count))
-    prefix = _random.randbytes(_RANDOM_ID_BYTES)
-    if not any(prefix):
-        return numbered_span_ids(count)
+    random_part = _random.getrandbits(8 * _RANDOM_ID_BYTES) or 1
+    prefix = random_part.to_bytes(_RANDOM_ID_BYTES)
     high, low = _number_table()
     differing = [(7, low[:count])] if count <= 256 else [(6, high[:count]), (7, low[:count])]
     return Columns(prefix + bytes(2), differing)

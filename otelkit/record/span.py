@@ -181,7 +181,8 @@ def closing_attributes(facts: ResponseFacts, steps: Sequence[int], start: int) -
         attributes[semconv.STEP_COUNT] = count = len(steps)
         attributes[semconv.RESPONSE_TIME_TO_FIRST_CHUNK] = (steps[0] - start) / 1e9
         if count > 1:
-            later = _tokens_after_first(facts.step_tokens, count)
+            told = facts.step_tokens
+            later = count - 1 if told is None else _tokens_after_first(told, count)
             attributes[semconv.TIME_PER_OUTPUT_TOKEN] = (steps[-1] - steps[0]) / 1e9 / later
     if facts.response_id:
         attributes[semconv.RESPONSE_ID] = facts.response_id
@@ -194,8 +195,7 @@ def closing_attributes(facts: ResponseFacts, steps: Sequence[int], start: int) -
     if facts.output_tokens is not None:
         attributes[semconv.USAGE_OUTPUT_TOKENS] = facts.output_tokens
     known = facts.step_entropies
-    entropies = [] if known is None else [entropy for entropy in known if entropy is not None]
-    if entropies:
+    if known is not None and (entropies := [entropy for entropy in known if entropy is not None]):
         mean = sum(entropies) / len(entropies)
         attributes[semconv.OUTPUT_ENTROPY_MEAN] = mean
         attributes[semconv.OUTPUT_ENTROPY_DEVIATION] = math.sqrt(
@@ -204,9 +204,7 @@ def closing_attributes(facts: ResponseFacts, steps: Sequence[int], start: int) -
     return attributes
 
 
-def _tokens_after_first(step_tokens: Sequence[int | None] | None, steps: int) -> int:
+def _tokens_after_first(step_tokens: Sequence[int | None], steps: int) -> int:
     """Tokens that came after the first step; one in each step where the provider does not tell."""
-    if step_tokens is None:
-        return steps - 1
     told = [tokens for tokens in step_tokens[1:] if tokens]
     return sum(told) if len(told) == steps - 1 else steps - 1

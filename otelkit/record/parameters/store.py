@@ -243,6 +243,8 @@ class ParameterStore:
     def call_used(self, generation: Generation) -> None:
         """A generation carried parameters: values that equal them are in use. Off the request's path."""
         entries = self._snapshot.entries
+        if not entries:
+            return
         for name, value in generation.parameters.items():
             entry = entries.get(("", name))
             if entry is None or entry.first_use is not None:
