@@ -24,7 +24,7 @@ from otelkit.record.guard import fault, guarded
 from otelkit.record.request import Request
 from otelkit.record.response import Reader, ResponseFacts, repeated_share
 from otelkit.record.runtime import Runtime, call_site
-from otelkit.record.times import NO_TIMES, shifted
+from otelkit.record.times import shifted
 from otelkit.record.unmade import UnmadeSpan, making
 
 _MADE_TOGETHER: Final = 32
@@ -65,9 +65,9 @@ class Recording(CallSpan):
     def __init__(self, runtime: Runtime, describe: Callable[[], Request], reader: Reader) -> None:
         self.runtime = runtime
         self.reader = reader
-        self.steps = NO_TIMES[:]
-        """Monotonic ns at which each token step arrived. No list: the numbers in it would lie all over the
-        memory, and have left the processor's caches when the record is made."""
+        self.steps: list[int] = []
+        """Monotonic ns at which each token step arrived. To have them in an array, of which a record is made
+        quicker, costs the request's path more than that gains; so does a set of ``pieces``."""
         self.pieces: list[Any] = []
         """Text of each step while the generation runs, to see repetition; dropped at the end."""
         self.last_chunk: Any = None

@@ -20,8 +20,6 @@ _LIMIT: Final = 1 << 63
 _LANE: Final = (1 << _BITS) - 1
 _WORD: Final = "L" if array("L").itemsize == _BYTES else "Q"
 """Type code of 64 bits; an array of the C compiler's own kind is filled in two thirds of the time."""
-NO_TIMES: Final = array(_WORD)
-"""To be copied, which takes half the time of making an array anew, and filled with readings of a clock."""
 _IS_LITTLE: Final = sys.byteorder == "little"
 _SIZES: Final = (16, 48, 128, 192, 256, 384, 512, 768, 1_536, 3_072)
 """Lanes for which what is added to all of them is kept; each serves all smaller numbers of lanes."""
@@ -48,9 +46,8 @@ def shifted(times: Sequence[int], by: int) -> array[int]:
     if not (times[0] + by >= 0 and times[-1] + by < _LIMIT):
         raise OverflowError(f"times up to {times[-1] + by} ns after 1970 make no sense: see to the clock")
     count = len(times)
-    if not isinstance(times, array):
-        times = array(_WORD, times)
-    raw = times.tobytes() if _IS_LITTLE else little_endian(times)
+    numbers = array(_WORD, times)
+    raw = numbers.tobytes() if _IS_LITTLE else little_endian(numbers)
     together = int.from_bytes(raw, "little") + by * _ones(count)
     moved = Times("Q", together.to_bytes(_BYTES * count, "little"))
     if not _IS_LITTLE:
