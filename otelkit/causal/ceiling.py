@@ -1,4 +1,4 @@
-"""Where latency passes the last bound of its buckets: a quantile is shown at that bound, whatever it really is.
+"""Where latency passes the last bound of its buckets: a quantile is shown at that bound, whatever it is.
 
 What is seen there of a movement is the least that it may be, and a service that stays there for long tells
 nothing more.
@@ -37,7 +37,8 @@ def flat(values: FloatArray) -> BoolArray:
     known = np.isfinite(values)
     top = known & (values >= np.max(values, where=known, initial=-np.inf))
     runs = np.diff(np.flatnonzero(np.diff(top, prepend=False, append=False)))[::2]
-    return top if len(runs) and runs.max() >= FLAT and not top[known].all() else np.zeros(len(top), dtype=bool)
+    cut_off = len(runs) and runs.max() >= FLAT and not top[known].all()
+    return top if cut_off else np.zeros(len(top), dtype=bool)
 
 
 def long_after(hidden: BoolArray, cell_seconds: float) -> BoolArray:

@@ -131,7 +131,8 @@ class Witness:
         where all of it is seen."""
         if isinstance(self.hidden, float):
             return None
-        return self.hidden[np.clip(np.round(onsets).astype(int), 0, len(self.hidden) - 1)]
+        places = np.clip(np.round(onsets).astype(int), 0, len(self.hidden) - 1)
+        return np.asarray(self.hidden[places])
 
     @cached_property
     def everywhere(self) -> Evidence:

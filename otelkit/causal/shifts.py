@@ -20,7 +20,8 @@ DOUBT_PROMPTS: Final = 0.8
 """Log latency by which the regression may be off for each unit of log load, and of log prompt length, beyond
 the usual."""
 HIDDEN: Final = 1.0
-"""Log latency by which a quantile beyond the last bound of its buckets may have moved further than is seen."""
+"""Log latency by which a quantile beyond the last bound of its buckets may have moved further than is
+seen."""
 LOAD_QUEUES: Final = 0.5
 FLEET_QUEUES: Final = 0.6
 """Log latency by which queues may have moved for each unit of log load beyond the usual, and of the fleet's

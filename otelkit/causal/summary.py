@@ -58,8 +58,8 @@ def typical_delay(cells: Cells, series: ServiceSeries, before: float | None = No
 
 
 def cut_off(cells: Cells, place: float, width: int) -> float | None:
-    """The last bound (seconds) of the buckets where P99 lies beyond it in most of the ``width`` cells before a
-    place and in most of those after, so that nothing can be seen of an effect; None elsewhere."""
+    """The last bound (seconds) of the buckets where P99 lies beyond it in most of the ``width`` cells before
+    a place and in most of those after, so that nothing can be seen of an effect; None elsewhere."""
     target = list(cells.levels)[-1]
     at = int(np.clip(round(place), 0, len(cells.times)))
     sides = [cells.hidden[target][side] for side in (slice(max(at - width, 0), at), slice(at, at + width))]

@@ -17,8 +17,8 @@ from otelkit.query.panel import FloatArray
 FALSE_DISCOVERIES: Final = 0.15
 LIKELY: Final = 0.35
 LIKELY_LATE: Final = 0.75
-"""Probability of an effect from which on it is called causal, where it is prompt and where it begins late: most
-effects are prompt, and what steps later had many moments to choose from."""
+"""Probability of an effect from which on it is called causal, where it is prompt and where it begins late:
+most effects are prompt, and what steps later had many moments to choose from."""
 WORTH_LIKELY: Final = 0.1
 WORTH_BESIDE: Final = 0.4
 """Probability of an effect worth the name; and where something else could have made it by itself, or moved

@@ -44,7 +44,7 @@ def seen(*services: Service, seed: int, buckets: bool = True) -> Panel:
 @pytest.mark.parametrize("others", [[], EVERYWHERE], ids=["alone", "beside a deploy"])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_overload_is_laid_to_its_change(seed: int, others: list[Service], buckets: bool) -> None:
-    """Broken if a cut-off P99, which moves no further, speaks against an effect, or hides that it is larger."""
+    """Broken if a cut-off P99, which moves no further, speaks against an effect or hides its size."""
     panel_seen = seen(OVERLOADED, *others, seed=seed, buckets=buckets)
     finding = explain(panel_seen, "chat", [change(AT)]).findings[0]
     assert finding.verdict is Verdict.CAUSAL, finding.reason
@@ -72,7 +72,7 @@ def test_a_quantile_beyond_the_last_bound_is_told_by_the_counts() -> None:
 
 
 def test_a_flat_top_is_a_bound_and_a_peak_is_not() -> None:
-    """Broken if a series' single highest value, or one that never moves, is taken for the end of the buckets."""
+    """Broken if a series' one highest value, or one that never moves, is taken for the last bound."""
     free = np.sin(np.arange(40.0))
     assert not ceiling.flat(free).any()
     assert not ceiling.flat(np.ones(40)).any()
