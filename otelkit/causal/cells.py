@@ -158,9 +158,9 @@ def build(panel: Panel, series: ServiceSeries, *, steps: int | None = None) -> C
     }
     highest = hidden[list(names)[-1]]
     middle = channels.get("p50", next(iter(channels.values())))
-    known = np.isfinite(middle)
-    known = known & ~highest if (known & ~highest).sum() >= MIN_CELLS else known
-    usual = float(np.exp(np.median(middle[known]))) if known.any() else 1.0
+    calm = np.isfinite(middle)
+    calm = calm & ~highest if (calm & ~highest).sum() >= MIN_CELLS else calm
+    usual = float(np.exp(np.median(middle[calm]))) if calm.any() else 1.0
     for name in COMPONENTS:
         if name in covariates and np.isfinite(covariates[name]).any():
             # Waiting grows without bound from almost nothing: it counts by what it adds to a usual call.
