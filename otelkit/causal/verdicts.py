@@ -14,8 +14,8 @@ from otelkit.causal.credit import Claim, Group
 from otelkit.causal.explanation import Verdict
 from otelkit.query.panel import FloatArray
 
-FALSE_DISCOVERIES: Final = 0.15
-LIKELY: Final = 0.35
+FALSE_DISCOVERIES: Final = 0.10
+LIKELY: Final = 0.4
 LIKELY_LATE: Final = 0.75
 """Probability of an effect from which on it is called causal, where it is prompt and where it begins late:
 most effects are prompt, and what steps later had many moments to choose from."""
@@ -23,7 +23,7 @@ WORTH_LIKELY: Final = 0.1
 WORTH_BESIDE: Final = 0.4
 """Probability of an effect worth the name; and where something else could have made it by itself, or moved
 P99 before a late onset."""
-SIGN_LIKELY: Final = 0.65
+SIGN_LIKELY: Final = 0.68
 """Probability of its sign."""
 SIGN_SHORT: Final = 0.8
 """The same where the data are too short for a drift, and for many placebo dates, to be seen."""
@@ -35,6 +35,8 @@ LARGE: Final = 0.6
 INTERVAL_ODDS: Final = 10.0
 """How often changes have effects is itself only guessed; intervals are given as if it were this many times
 oftener, so that they do not shrink to nothing on the strength of that guess."""
+LATE_REACH: Final = 4.0
+"""How many times as far as what moved beside a change a late effect must be to be its own."""
 LATE_CELLS: Final = 1.0
 """An onset later than this counts as late."""
 WORTH: Final = 0.04
@@ -132,9 +134,10 @@ def false_discovery_rates(p_values: Sequence[float]) -> list[float]:
 def rival_causes(
     own: Group, claim: Claim, effect: Estimate, confounders: Sequence[Confounder]
 ) -> list[Confounder]:
-    """Those that could have made the effect by themselves; before a late onset, all that moved P99."""
-    late = is_late(own, claim)
-    return [c for c in confounders if late or c.explains(effect.mean)]
+    """Those that could have made the effect by themselves; before a late onset, those that are more than a
+    small part of it."""
+    asked = effect.mean / LATE_REACH if is_late(own, claim) else effect.mean
+    return [c for c in confounders if c.explains(asked)]
 
 
 def is_late(own: Group, claim: Claim) -> bool:
