@@ -6,14 +6,14 @@ A cell is one or more steps of the panel. Every later module works on cells and 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from otelkit.causal import histogram
+from otelkit.causal import ceiling, histogram
 from otelkit.query.panel import BoolArray, FloatArray, Panel, ServiceSeries
 
 LEVELS: Final = (0.5, 0.75, 0.9, 0.95, 0.99)
@@ -50,11 +50,15 @@ class Cells:
     bounds: FloatArray | None
     counts: FloatArray | None
     """Calls by latency bucket in each cell, shape (N, B); None when the source has none."""
+    hidden: Mapping[str, BoolArray]
+    """For each quantile channel, whether it lies beyond the last bound in each cell, shape (N,)."""
 
     @cached_property
     def usual(self) -> Mapping[str, float]:
-        """Median of each channel of which anything is known."""
+        """Median of each channel of which anything is known, where latency is within its buckets."""
         values = np.array(list(self.channels.values()))
+        within = ~self.hidden[list(self.levels)[-1]]
+        values = values[:, within] if within.sum() >= MIN_CELLS else values
         number = np.isfinite(values).sum(axis=1)
         ordered = np.sort(np.where(np.isfinite(values), values, np.inf), axis=1)
         rows = np.flatnonzero(number)
@@ -148,8 +152,15 @@ def build(panel: Panel, series: ServiceSeries, *, steps: int | None = None) -> C
     names = {f"p{100 * level:g}": level for level in levels}
     channels = {name: _log(seconds[:, number]) for number, name in enumerate(names)}
     covariates = {name: _mean_known(blocks(values)) for name, values in series.covariates.items()}
+    hidden = {
+        name: ceiling.flat(channels[name]) if counts is None else ceiling.beyond(counts, level)
+        for name, level in names.items()
+    }
+    highest = hidden[list(names)[-1]]
     middle = channels.get("p50", next(iter(channels.values())))
-    usual = float(np.exp(np.median(middle[np.isfinite(middle)]))) if np.isfinite(middle).any() else 1.0
+    calm = np.isfinite(middle)
+    calm = calm & ~highest if (calm & ~highest).sum() >= MIN_CELLS else calm
+    usual = float(np.exp(np.median(middle[calm]))) if calm.any() else 1.0
     for name in COMPONENTS:
         if name in covariates and np.isfinite(covariates[name]).any():
             # Waiting grows without bound from almost nothing: it counts by what it adds to a usual call.
@@ -171,7 +182,17 @@ def build(panel: Panel, series: ServiceSeries, *, steps: int | None = None) -> C
         covariates=covariates,
         bounds=bounds,
         counts=counts,
+        hidden=hidden,
     )
+
+
+def within_bounds(cells: Cells) -> Cells:
+    """The cells, with nothing known where P99 has long been beyond the last bound: there is nothing to learn
+    there, and what little moves would pass for noise."""
+    late = ceiling.long_after(cells.hidden[list(cells.levels)[-1]], cells.seconds)
+    if not late.any():
+        return cells
+    return replace(cells, channels={name: np.where(late, np.nan, v) for name, v in cells.channels.items()})
 
 
 def _log(values: FloatArray) -> FloatArray:

@@ -132,9 +132,9 @@ def explain(
     for one, q in zip(judged, q_values, strict=True):
         calls = summary.calls_around(one.cells, one.group.place, credit.AROUND_SECONDS)
         short = fitting.short(one.cells)
-        decided.append(
-            verdicts.decide(one.rivals, one.group, one.claim, one.effect, q, one.beside, calls, margin, short)
-        )
+        cut_off = summary.cut_off(one.cells, one.group.place, fitting.width_of(one.cells))
+        found = (one.rivals, one.group, one.claim, one.effect, q, one.beside, calls)
+        decided.append(verdicts.decide(*found, margin, short, cut_off))
     onsets = [
         one.onset for one, (verdict, _) in zip(judged, decided, strict=True) if verdict is Verdict.CAUSAL
     ]
@@ -173,7 +173,7 @@ def unique(changes: Iterable[ParameterChange]) -> list[ParameterChange]:
 def prepare(window: Window, service: str) -> Prepared | str:
     """Fit a window; a sentence where it can't be judged at all."""
     panel = window.panel
-    cells = cell_module.build(panel, panel.services[service], steps=window.steps)
+    cells = cell_module.within_bounds(cell_module.build(panel, panel.services[service], steps=window.steps))
     target = cells.channels[list(cells.levels)[-1]]
     known = np.isfinite(target)
     if known.sum() < FEWEST_CELLS:
@@ -205,7 +205,8 @@ def with_shifts(witness: Witness, panel: Panel, service: str) -> tuple[Witness, 
 
     def built(names: Iterable[str]) -> list[Cells]:
         usable = [panel.services[name] for name in names if checks.has_latency(panel.services[name])]
-        return [cell_module.build(panel, series, steps=steps) for series in usable]
+        every = [cell_module.build(panel, series, steps=steps) for series in usable]
+        return [cell_module.within_bounds(one) for one in every]
 
     controls = built(control_names(panel, service))
     fleet = shifts.fleet(controls, witness.fitted)
@@ -221,7 +222,8 @@ def with_shifts(witness: Witness, panel: Panel, service: str) -> tuple[Witness, 
     sentences.append("load or prompts moved further than usual at the same moment")
     moved = None if fleet is None else fleet.size[:, model.target]
     queues = shifts.queues(cells, moved, witness.fitted.width)
-    return Witness(witness.fitted, tuple(found), queues), sentences
+    hidden = shifts.hidden(cells, model.channels, witness.fitted.width)
+    return Witness(witness.fitted, tuple(found), queues, hidden), sentences
 
 
 def control_names(panel: Panel, service: str) -> list[str]:
@@ -325,8 +327,8 @@ def judge_window(prepared: Prepared) -> list[Judged]:
 def too_soon(witness: Witness, group: Group) -> bool:
     """Whether the data ends before anything that moved beside a change could be seen: that takes a quarter of
     the minutes over which before is compared with after."""
-    # Besides doubt there are the fleet or services called, which are compared over all of the minutes.
-    elsewhere = len(witness.shifts) > 1
+    # The fleet and services called are compared over all of the minutes.
+    elsewhere = any(np.any(shift.size) for shift in witness.shifts)
     width = witness.fitted.width if elsewhere else confounders.width(witness.fitted)
     return len(witness.fitted.cells.times) - group.place < max(1, width // 4)
 

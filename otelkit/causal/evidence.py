@@ -51,6 +51,10 @@ class Witness:
     """Variance (log latency) by which queues may have built up or drained about a step at each cell, shape
     (N,)."""
 
+    hidden: FloatArray | float = 0.0
+    """Deviation (log latency) by which an effect may be larger on each channel than is seen of it, shape
+    (N, K)."""
+
     settling: FloatArray | float = 0.0
     """The same in the minutes after steps that are taken for granted, shape (N,)."""
     found: dict[tuple[object, ...], Evidence] = field(
@@ -111,14 +115,24 @@ class Witness:
         """
         model = self.fitted.model
         if ends is not None:
-            return pooling.weigh(model, *self.effects(onsets, ends), beliefs.leaning(model, paths))
+            weights = beliefs.leaning(model, paths)
+            return pooling.weigh(model, *self.effects(onsets, ends), weights, self.unseen(onsets))
         asked = (onsets.tobytes(), paths)
         if asked not in self.found:
             weights = beliefs.leaning(model, paths)
             later = np.repeat([lookups.LATER_DEVIATION, lookups.LASTING_DEVIATION], len(onsets))
-            both = pooling.weigh(model, *self.effects(np.tile(onsets, 2), None, later), weights)
+            twice = np.tile(onsets, 2)
+            both = pooling.weigh(model, *self.effects(twice, None, later), weights, self.unseen(twice))
             self.found[asked] = both.folded(LASTING)
         return self.found[asked]
+
+    def unseen(self, onsets: FloatArray) -> FloatArray | None:
+        """Deviation by which an effect at each place may be larger on each channel than is seen, (S, K); None
+        where all of it is seen."""
+        if isinstance(self.hidden, float):
+            return None
+        places = np.clip(np.round(onsets).astype(int), 0, len(self.hidden) - 1)
+        return np.asarray(self.hidden[places])
 
     @cached_property
     def everywhere(self) -> Evidence:
@@ -135,7 +149,9 @@ class Witness:
         """Log Bayes factor of a pulse between each pair of places, against none, shape (S,)."""
         asked = (onsets.tobytes(), ends.tobytes())
         if asked not in self.found:
-            self.found[asked] = pooling.weigh(self.fitted.model.plain, *self.effects(onsets, ends))
+            plain = self.fitted.model.plain
+            seen = self.effects(onsets, ends)
+            self.found[asked] = pooling.weigh(plain, *seen, unseen=self.unseen(onsets))
         return self.found[asked].log_bayes
 
     def weigh_lasting(self, onset: float) -> float:

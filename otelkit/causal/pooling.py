@@ -242,7 +242,11 @@ def model(
 
 
 def weigh(
-    shape: Model, effects: FloatArray, noise: FloatArray, weights: FloatArray | None = None
+    shape: Model,
+    effects: FloatArray,
+    noise: FloatArray,
+    weights: FloatArray | None = None,
+    unseen: FloatArray | None = None,
 ) -> Evidence:
     """Weigh the hypotheses for each candidate step.
 
@@ -251,10 +255,12 @@ def weigh(
         effects: on each channel, shape (S, K).
         noise: their covariance were there no effect, shape (S, K, K).
         weights: prior probability of each hypothesis given an effect, shape (H,), instead of the model's.
+        unseen: deviation by which an effect may be larger on each channel than is seen, shape (S, K).
     """
     weights = shape.weights if weights is None else weights
+    unseen = np.zeros(effects.shape) if unseen is None else unseen
     parts = [
-        _weigh(shape, effects[first : first + AT_ONCE], noise[first : first + AT_ONCE])
+        _weigh(shape, *(part[first : first + AT_ONCE] for part in (effects, noise, unseen)))
         for first in range(0, len(effects), AT_ONCE)
     ]
     if not parts:
@@ -275,7 +281,9 @@ def weigh(
     )
 
 
-def _weigh(shape: Model, effects: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _weigh(
+    shape: Model, effects: FloatArray, noise: FloatArray, unseen: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Log likelihood, mean effect on P99 and its variance under each hypothesis, each of shape (S, H).
 
     One Cholesky factorisation for all candidates and hypotheses at once, a column at a time: the matrices are
@@ -291,6 +299,8 @@ def _weigh(shape: Model, effects: FloatArray, noise: FloatArray) -> tuple[FloatA
     rows = np.empty((number + 2, number, *plane), SINGLE)
     for k in range(number):
         np.add(priors[k, : k + 1, :, None], spread[k, : k + 1, None, :], out=rows[k, : k + 1])
+        # Where there is no effect none is hidden.
+        rows[k, k, 1:] += unseen[:, k].astype(SINGLE) ** 2
     rows[-2], rows[-1] = effects.T[:, None, :], shared.T[:, :, None]
     squares, means, explained, log_determinant = np.zeros((4, *plane), SINGLE)
     determinant = np.ones(plane, SINGLE)

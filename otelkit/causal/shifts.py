@@ -19,6 +19,9 @@ DOUBT_LOAD: Final = 0.5
 DOUBT_PROMPTS: Final = 0.8
 """Log latency by which the regression may be off for each unit of log load, and of log prompt length, beyond
 the usual."""
+HIDDEN: Final = 1.0
+"""Log latency by which a quantile beyond the last bound of its buckets may have moved further than is
+seen."""
 LOAD_QUEUES: Final = 0.5
 FLEET_QUEUES: Final = 0.6
 """Log latency by which queues may have moved for each unit of log load beyond the usual, and of the fleet's
@@ -258,6 +261,18 @@ def unusual(cells: Cells, channels: Sequence[str], width: int) -> Shift:
                 share = 0.0
             doubt[:, k] = np.hypot(doubt[:, k], share * beyond)
     return Shift(np.zeros(doubt.shape), np.zeros(doubt.shape), doubt, np.zeros(n))
+
+
+def hidden(cells: Cells, channels: Sequence[str], width: int) -> FloatArray | float:
+    """Deviation (log latency), shape (N, K), by which each channel may have moved further than is seen, where
+    a quantile lies beyond the last bound of its buckets on one side of a cell only; zero where none does."""
+    doubt = np.zeros((len(cells.times), len(channels)))
+    for k, name in enumerate(channels):
+        if name in cells.hidden and cells.hidden[name].any():
+            known = np.isfinite(cells.channels[name])
+            share = before_after(np.where(known, cells.hidden[name], np.nan), width)
+            doubt[:, k] = HIDDEN * np.abs(np.nan_to_num(share))
+    return doubt if doubt.any() else 0.0
 
 
 def beyond_usual(series: FloatArray, width: int) -> FloatArray:

@@ -57,6 +57,19 @@ def typical_delay(cells: Cells, series: ServiceSeries, before: float | None = No
     return latency + window
 
 
+def cut_off(cells: Cells, place: float, width: int) -> float | None:
+    """The last bound (seconds) of the buckets where P99 lies beyond it in most of the ``width`` cells before
+    a place and in most of those after, so that nothing can be seen of an effect; None elsewhere."""
+    target = list(cells.levels)[-1]
+    at = int(np.clip(round(place), 0, len(cells.times)))
+    sides = [cells.hidden[target][side] for side in (slice(max(at - width, 0), at), slice(at, at + width))]
+    if not all(len(side) and side.mean() > 0.5 for side in sides):
+        return None
+    if cells.bounds is not None:
+        return float(cells.bounds[-2])
+    return float(np.exp(np.nanmax(cells.channels[target])))
+
+
 def inside(change: ParameterChange, cells: Cells) -> bool:
     """Whether there is data on both sides of a change."""
     return bool(cells.times[0] < change.first_seen < cells.times[-1] - cells.seconds)

@@ -15,13 +15,15 @@ from otelkit.causal.explanation import Verdict
 from otelkit.query.panel import FloatArray
 
 FALSE_DISCOVERIES: Final = 0.10
-LIKELY: Final = 0.5
-"""Probability of an effect from which on it is called causal."""
+LIKELY: Final = 0.4
+LIKELY_LATE: Final = 0.75
+"""Probability of an effect from which on it is called causal, where it is prompt and where it begins late:
+most effects are prompt, and what steps later had many moments to choose from."""
 WORTH_LIKELY: Final = 0.1
 WORTH_BESIDE: Final = 0.4
 """Probability of an effect worth the name; and where something else could have made it by itself, or moved
 P99 before a late onset."""
-SIGN_LIKELY: Final = 0.7
+SIGN_LIKELY: Final = 0.68
 """Probability of its sign."""
 SIGN_SHORT: Final = 0.8
 """The same where the data are too short for a drift, and for many placebo dates, to be seen."""
@@ -33,7 +35,9 @@ LARGE: Final = 0.6
 INTERVAL_ODDS: Final = 10.0
 """How often changes have effects is itself only guessed; intervals are given as if it were this many times
 oftener, so that they do not shrink to nothing on the strength of that guess."""
-LATE_CELLS: Final = 1.5
+LATE_REACH: Final = 4.0
+"""How many times as far as what moved beside a change a late effect must be to be its own."""
+LATE_CELLS: Final = 1.0
 """An onset later than this counts as late."""
 WORTH: Final = 0.04
 """Share of P99 below which an effect is not worth the name."""
@@ -130,9 +134,10 @@ def false_discovery_rates(p_values: Sequence[float]) -> list[float]:
 def rival_causes(
     own: Group, claim: Claim, effect: Estimate, confounders: Sequence[Confounder]
 ) -> list[Confounder]:
-    """Those that could have made the effect by themselves; before a late onset, all that moved P99."""
+    """Those that could have made the effect by themselves; before a late onset, those that are more than a
+    small part of it, unless their part is estimated."""
     late = is_late(own, claim)
-    return [c for c in confounders if late or c.explains(effect.mean)]
+    return [c for c in confounders if c.explains(effect.mean / (1.0 if c.known or not late else LATE_REACH))]
 
 
 def is_late(own: Group, claim: Claim) -> bool:
@@ -150,10 +155,12 @@ def decide(
     calls: tuple[float, float],
     margin: float,
     short: bool = False,
+    cut_off: float | None = None,
 ) -> tuple[Verdict, str]:
     """The verdict on one group of changes, and its reason.
 
-    ``short`` says that the data are too short to see a drift in them.
+    ``short`` says that the data are too short to see a drift in them; ``cut_off`` is the last bound (seconds)
+    of the buckets where P99 lies beyond it before and after.
     """
     if min(calls) < MIN_CALLS:
         side = "before" if calls[0] < calls[1] else "after"
@@ -175,11 +182,12 @@ def decide(
     if taken_back is not None and not again:
         return Verdict.CORRELATED_ONLY, f"P99 went back to where it was before {taken_back.sentence}."
     rivals = rival_causes(own, claim, effect, confounders)
+    likely = claim.probability > (LIKELY_LATE if is_late(own, claim) else LIKELY)
     if not rivals:
-        enough = claim.probability > LIKELY and effect.worth > WORTH_LIKELY
+        enough = likely and effect.worth > WORTH_LIKELY
     else:
         known = all(c.known and not (c.builds and is_late(own, claim)) for c in rivals)
-        enough = claim.probability > LIKELY and effect.worth > WORTH_BESIDE and known
+        enough = likely and effect.worth > WORTH_BESIDE and known
     if q < FALSE_DISCOVERIES and enough and effect.sign > (SIGN_SHORT if short else SIGN_LIKELY):
         if len(own.changes) > 1:
             return (
@@ -192,6 +200,12 @@ def decide(
     striking = [c for c in confounders if abs(c.size) > (STRIKING if c.common else margin)]
     if striking or (confounders and none < SURELY_NONE):
         return Verdict.CORRELATED_ONLY, _moved((rivals or striking or confounders)[0])
+    if cut_off is not None:
+        return (
+            Verdict.CANNOT_SEPARATE,
+            f"P99 lies beyond the last bound of its buckets ({cut_off:g} s) before it and after: "
+            "bounds above that would show it.",
+        )
     if none >= SURELY_NONE:
         seen = next((c for c in confounders if abs(c.size) > margin), None)
         moved = f" {_moved(seen)}" if seen is not None else ""
