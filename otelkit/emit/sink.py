@@ -21,7 +21,7 @@ from otelkit.model import CallSite, Generation, ParameterChange
 from otelkit.record import guard
 
 FORK_WAIT_SECONDS: Final = 1.0
-REST_SECONDS: Final = 0.5
+REST_SECONDS: Final = 2.0
 """How long finished generations wait for others, so that one run of the thread serves them all: run for each
 of them alone, it costs up to six times as much, since nothing it needs is in the processor's caches."""
 MANY: Final = 32
