@@ -135,9 +135,9 @@ def rival_causes(
     own: Group, claim: Claim, effect: Estimate, confounders: Sequence[Confounder]
 ) -> list[Confounder]:
     """Those that could have made the effect by themselves; before a late onset, those that are more than a
-    small part of it, unless their part is estimated."""
-    late = is_late(own, claim)
-    return [c for c in confounders if c.explains(effect.mean / (1.0 if c.known or not late else LATE_REACH))]
+    small part of it."""
+    asked = effect.mean / LATE_REACH if is_late(own, claim) else effect.mean
+    return [c for c in confounders if c.explains(asked)]
 
 
 def is_late(own: Group, claim: Claim) -> bool:
