@@ -13,6 +13,7 @@ import numpy as np
 
 from otelkit import semconv
 from otelkit.causal.explanation import Explanation, Finding, Interval, Verdict
+from otelkit.causal.verdicts import SURELY_NONE
 from otelkit.echarts import shell
 from otelkit.model import shares_note
 from otelkit.query.panel import Panel
@@ -46,7 +47,8 @@ _MEANINGS: Final = {
     Verdict.CAUSAL: "moved P99 from the change on; no load, other service or other change explains it",
     Verdict.CORRELATED_ONLY: "P99 moved, but something else explains it; the reason names it",
     Verdict.CANNOT_SEPARATE: "changes overlap or data is thin; the reason says what would settle it",
-    Verdict.NO_EFFECT: "an effect as large as the margin of what counts as none is improbable (below 5 %)",
+    Verdict.NO_EFFECT: "an effect as large as the margin of what counts as none is improbable "
+    f"(below {1 - SURELY_NONE:.0%})",
 }
 
 
