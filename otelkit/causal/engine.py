@@ -291,6 +291,10 @@ def judge_window(prepared: Prepared) -> list[Judged]:
         onset = np.array([claim.onset])
         end = None if claim.end is None else np.array([claim.end])
         effects, noise = others.effects(onset, end)
+        unseen = others.unseen(onset)
+        if unseen is not None:
+            # What is hidden of an effect must not be laid to a path that would take it back.
+            noise += unseen[:, :, None] ** 2 * np.eye(unseen.shape[1])
         evidence = others.weigh(onset, group.paths, end)
         other = reverts.partner(groups, number)
         if other is not None:

@@ -152,6 +152,11 @@ def data_warnings(cells: Cells) -> list[str]:
     missing = float(np.mean(~np.isfinite(target))) if len(target) else 1.0
     if missing > 0.02:
         warnings.append(f"{missing:.0%} of the span has no data; gaps are left out, never taken for zero.")
+    if cells.counts is None and cells.hidden[list(cells.levels)[-1]].any():
+        warnings.append(
+            f"P99 stays at exactly {np.exp(np.nanmax(target)):g} s for a while: "
+            "most likely that is the last bound of its buckets, and P99 is cut off there."
+        )
     if not np.isfinite(cells.arrivals).any():
         warnings.append("Offered load is unknown: a surge of traffic can't be told from an effect.")
     if cells.bounds is not None and cells.counts is not None:

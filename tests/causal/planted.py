@@ -102,11 +102,17 @@ def series(
     total = np.bincount(row[keep], weights=asked[keep], minlength=number)
     with np.errstate(divide="ignore", invalid="ignore"):
         prompt = np.where(ended > 0, total / ended, np.nan)
+    total = np.bincount(
+        row[keep], weights=np.array([service.seconds_per_token(t) for t in at])[keep], minlength=number
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        each = np.where(ended > 0, total / ended, np.nan)
     every = {
         "arrivals": begun,
         "completions": ended / step,
         "output_tokens": output,
         "input_tokens": prompt,
+        "time_per_output_chunk": each,
     }
     window = max(30.0, step)
     quantiles = {q: windowed_quantile(counts, bounds, q, int(window / step)) for q in (0.5, 0.95, 0.99)}

@@ -46,13 +46,27 @@ def seen(*services: Service, seed: int, buckets: bool = True) -> Panel:
 def test_overload_is_laid_to_its_change(seed: int, others: list[Service], buckets: bool) -> None:
     """Broken if a cut-off P99, which moves no further, speaks against an effect or hides its size."""
     panel_seen = seen(OVERLOADED, *others, seed=seed, buckets=buckets)
-    finding = explain(panel_seen, "chat", [change(AT)]).findings[0]
+    result = explain(panel_seen, "chat", [change(AT)])
+    finding = result.findings[0]
     assert finding.verdict is Verdict.CAUSAL, finding.reason
+    assert any("cut off" in warning and "10.24 s" in warning for warning in result.warnings)
     assert finding.effect_ratio is not None and finding.effect_ratio.value > 0
     assert finding.effect is not None and finding.p_value is not None
     if not others:
         usual = np.nanmedian(panel_seen.services["chat"].quantiles[0.99][: int(AT / STEP)])
         assert finding.effect_ratio.high > BOUND / usual - 1
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_slower_tokens_are_the_way_of_an_overload_that_they_make(seed: int) -> None:
+    """Broken if a cut-off P99, beside time per token that is not cut off, is laid to something unknown."""
+    tokens_seen = replace(OVERLOADED, covariates=OVERLOADED.covariates | {"time_per_output_chunk"})
+    slower = [replace(one, seconds_per_token=switched((AT, 0.045), first=0.028)) for one in EVERYWHERE]
+    finding = explain(seen(tokens_seen, *slower, seed=seed), "chat", [change(AT)]).findings[0]
+    assert finding.verdict is Verdict.CAUSAL, finding.reason
+    shares = {path: share.value for path, share in finding.mechanism.items()}
+    assert max(shares, key=lambda path: shares[path]) == "time_per_token", shares
+    assert all(-0.3 < share < 1.3 for share in shares.values()), shares
 
 
 def test_nothing_is_claimed_of_a_change_amid_the_overload() -> None:
