@@ -53,12 +53,16 @@ class Cells:
     hidden: Mapping[str, BoolArray]
     """For each quantile channel, whether it lies beyond the last bound in each cell, shape (N,)."""
 
+    @property
+    def target(self) -> str:
+        """The quantile channel that is explained."""
+        return list(self.levels)[-1]
+
     @cached_property
     def usual(self) -> Mapping[str, float]:
         """Median of each channel of which anything is known, where latency is within its buckets."""
         values = np.array(list(self.channels.values()))
-        within = ~self.hidden[list(self.levels)[-1]]
-        values = values[:, within] if within.sum() >= MIN_CELLS else values
+        values = values[:, _calm(np.ones(len(self.times), dtype=bool), self.hidden[self.target])]
         number = np.isfinite(values).sum(axis=1)
         ordered = np.sort(np.where(np.isfinite(values), values, np.inf), axis=1)
         rows = np.flatnonzero(number)
@@ -156,10 +160,8 @@ def build(panel: Panel, series: ServiceSeries, *, steps: int | None = None) -> C
         name: ceiling.flat(channels[name]) if counts is None else ceiling.beyond(counts, level)
         for name, level in names.items()
     }
-    highest = hidden[list(names)[-1]]
     middle = channels.get("p50", next(iter(channels.values())))
-    calm = np.isfinite(middle)
-    calm = calm & ~highest if (calm & ~highest).sum() >= MIN_CELLS else calm
+    calm = _calm(np.isfinite(middle), hidden[list(names)[-1]])
     usual = float(np.exp(np.median(middle[calm]))) if calm.any() else 1.0
     for name in COMPONENTS:
         if name in covariates and np.isfinite(covariates[name]).any():
@@ -186,10 +188,16 @@ def build(panel: Panel, series: ServiceSeries, *, steps: int | None = None) -> C
     )
 
 
+def _calm(known: BoolArray, hidden: BoolArray) -> BoolArray:
+    """Those of the known cells that say what is usual: where enough are not hidden, these."""
+    calm: BoolArray = known & ~hidden
+    return calm if calm.sum() >= MIN_CELLS else known
+
+
 def within_bounds(cells: Cells) -> Cells:
     """The cells, with nothing known where P99 has long been beyond the last bound: there is nothing to learn
     there, and what little moves would pass for noise."""
-    late = ceiling.long_after(cells.hidden[list(cells.levels)[-1]], cells.seconds)
+    late = ceiling.long_after(cells.hidden[cells.target], cells.seconds)
     if not late.any():
         return cells
     return replace(cells, channels={name: np.where(late, np.nan, v) for name, v in cells.channels.items()})

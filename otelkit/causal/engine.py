@@ -133,8 +133,20 @@ def explain(
         calls = summary.calls_around(one.cells, one.group.place, credit.AROUND_SECONDS)
         short = fitting.short(one.cells)
         cut_off = summary.cut_off(one.cells, one.group.place, fitting.width_of(one.cells))
-        found = (one.rivals, one.group, one.claim, one.effect, q, one.beside, calls)
-        decided.append(verdicts.decide(*found, margin, short, cut_off))
+        decided.append(
+            verdicts.decide(
+                one.rivals,
+                one.group,
+                one.claim,
+                one.effect,
+                q,
+                one.beside,
+                calls,
+                margin,
+                short=short,
+                cut_off=cut_off,
+            )
+        )
     onsets = [
         one.onset for one, (verdict, _) in zip(judged, decided, strict=True) if verdict is Verdict.CAUSAL
     ]
@@ -174,7 +186,7 @@ def prepare(window: Window, service: str) -> Prepared | str:
     """Fit a window; a sentence where it can't be judged at all."""
     panel = window.panel
     cells = cell_module.within_bounds(cell_module.build(panel, panel.services[service], steps=window.steps))
-    target = cells.channels[list(cells.levels)[-1]]
+    target = cells.channels[cells.target]
     known = np.isfinite(target)
     if known.sum() < FEWEST_CELLS:
         return "There is too little data to compare before with after: read a longer span."
@@ -205,8 +217,7 @@ def with_shifts(witness: Witness, panel: Panel, service: str) -> tuple[Witness, 
 
     def built(names: Iterable[str]) -> list[Cells]:
         usable = [panel.services[name] for name in names if checks.has_latency(panel.services[name])]
-        every = [cell_module.build(panel, series, steps=steps) for series in usable]
-        return [cell_module.within_bounds(one) for one in every]
+        return [cell_module.within_bounds(cell_module.build(panel, series, steps=steps)) for series in usable]
 
     controls = built(control_names(panel, service))
     fleet = shifts.fleet(controls, witness.fitted)
@@ -331,8 +342,8 @@ def judge_window(prepared: Prepared) -> list[Judged]:
 def too_soon(witness: Witness, group: Group) -> bool:
     """Whether the data ends before anything that moved beside a change could be seen: that takes a quarter of
     the minutes over which before is compared with after."""
-    # The fleet and services called are compared over all of the minutes.
-    elsewhere = any(np.any(shift.size) for shift in witness.shifts)
+    # Besides doubt there are the fleet or services called, which are compared over all of the minutes.
+    elsewhere = len(witness.shifts) > 1
     width = witness.fitted.width if elsewhere else confounders.width(witness.fitted)
     return len(witness.fitted.cells.times) - group.place < max(1, width // 4)
 

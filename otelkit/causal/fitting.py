@@ -80,7 +80,7 @@ def fit(cells: Cells, suspected: Sequence[float] = ()) -> Fitted | None:
         channel = steps.build(cells.channels[name], columns, cells.calls, cells.seconds, steps_there, alike)
         if channel is not None:
             found[name] = channel
-    if not found or list(cells.levels)[-1] not in found:
+    if not found or cells.target not in found:
         return None
     levels = {name: level for name, level in cells.levels.items() if name in found}
     shape = pooling.model(

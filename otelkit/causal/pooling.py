@@ -258,10 +258,10 @@ def weigh(
         unseen: deviation by which an effect may be larger on each channel than is seen, shape (S, K).
     """
     weights = shape.weights if weights is None else weights
-    unseen = np.zeros(effects.shape) if unseen is None else unseen
+    batches = (slice(first, first + AT_ONCE) for first in range(0, len(effects), AT_ONCE))
     parts = [
-        _weigh(shape, *(part[first : first + AT_ONCE] for part in (effects, noise, unseen)))
-        for first in range(0, len(effects), AT_ONCE)
+        _weigh(shape, effects[batch], noise[batch], None if unseen is None else unseen[batch])
+        for batch in batches
     ]
     if not parts:
         empty = np.empty((0, len(weights)))
@@ -282,7 +282,7 @@ def weigh(
 
 
 def _weigh(
-    shape: Model, effects: FloatArray, noise: FloatArray, unseen: FloatArray
+    shape: Model, effects: FloatArray, noise: FloatArray, unseen: FloatArray | None
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Log likelihood, mean effect on P99 and its variance under each hypothesis, each of shape (S, H).
 
@@ -299,8 +299,9 @@ def _weigh(
     rows = np.empty((number + 2, number, *plane), SINGLE)
     for k in range(number):
         np.add(priors[k, : k + 1, :, None], spread[k, : k + 1, None, :], out=rows[k, : k + 1])
-        # Where there is no effect none is hidden.
-        rows[k, k, 1:] += unseen[:, k].astype(SINGLE) ** 2
+        if unseen is not None:
+            # Where there is no effect none is hidden.
+            rows[k, k, 1:] += unseen[:, k].astype(SINGLE) ** 2
     rows[-2], rows[-1] = effects.T[:, None, :], shared.T[:, :, None]
     squares, means, explained, log_determinant = np.zeros((4, *plane), SINGLE)
     determinant = np.ones(plane, SINGLE)

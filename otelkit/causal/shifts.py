@@ -216,7 +216,7 @@ def dependency(
     n = len(cells.times)
     size = np.zeros((n, len(channels)))
     for other in usable:
-        first, last = next(iter(other.levels)), list(other.levels)[-1]
+        first, last = next(iter(other.levels)), other.target
         centre, far = other.usual.get(first, 0.0), other.usual.get(last, 0.0)
         adjusted = load_adjusted(other, [first, last])
         moved, moved_far = (before_after(adjusted[name], width) for name in (first, last))

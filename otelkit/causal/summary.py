@@ -60,14 +60,20 @@ def typical_delay(cells: Cells, series: ServiceSeries, before: float | None = No
 def cut_off(cells: Cells, place: float, width: int) -> float | None:
     """The last bound (seconds) of the buckets where P99 lies beyond it in most of the ``width`` cells before
     a place and in most of those after, so that nothing can be seen of an effect; None elsewhere."""
-    target = list(cells.levels)[-1]
     at = int(np.clip(round(place), 0, len(cells.times)))
-    sides = [cells.hidden[target][side] for side in (slice(max(at - width, 0), at), slice(at, at + width))]
+    sides = [
+        cells.hidden[cells.target][side] for side in (slice(max(at - width, 0), at), slice(at, at + width))
+    ]
     if not all(len(side) and side.mean() > 0.5 for side in sides):
         return None
+    return last_bound(cells)
+
+
+def last_bound(cells: Cells) -> float:
+    """Seconds at which P99 is cut off: the last finite bound, or without buckets the highest P99 there is."""
     if cells.bounds is not None:
         return float(cells.bounds[-2])
-    return float(np.exp(np.nanmax(cells.channels[target])))
+    return float(np.exp(np.nanmax(cells.channels[cells.target])))
 
 
 def inside(change: ParameterChange, cells: Cells) -> bool:
@@ -103,7 +109,7 @@ def p99_between(cells: Cells, since: float, until: float) -> float:
     if cells.counts is not None and cells.bounds is not None:
         known = cells.counts[within & np.isfinite(cells.counts).all(axis=1)]
         return float(histogram.quantiles(cells.bounds, known.sum(axis=0, keepdims=True), (0.99,))[0, 0])
-    values = cells.channels[list(cells.levels)[-1]][within]
+    values = cells.channels[cells.target][within]
     return float(np.exp(np.nanmean(values))) if np.isfinite(values).any() else float("nan")
 
 
@@ -144,7 +150,7 @@ def mechanism(
 def data_warnings(cells: Cells) -> list[str]:
     """What a reader must know of the data before trusting a verdict."""
     warnings = []
-    target = cells.channels[list(cells.levels)[-1]]
+    target = cells.channels[cells.target]
     if cells.counts is None:
         warnings.append(
             "No bucket counts: quantile series alone say less, and a range window blurs the onset."
@@ -152,9 +158,9 @@ def data_warnings(cells: Cells) -> list[str]:
     missing = float(np.mean(~np.isfinite(target))) if len(target) else 1.0
     if missing > 0.02:
         warnings.append(f"{missing:.0%} of the span has no data; gaps are left out, never taken for zero.")
-    if cells.counts is None and cells.hidden[list(cells.levels)[-1]].any():
+    if cells.counts is None and cells.hidden[cells.target].any():
         warnings.append(
-            f"P99 stays at exactly {np.exp(np.nanmax(target)):g} s for a while: "
+            f"P99 stays at exactly {last_bound(cells):g} s for a while: "
             "most likely that is the last bound of its buckets, and P99 is cut off there."
         )
     if not np.isfinite(cells.arrivals).any():

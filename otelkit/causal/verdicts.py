@@ -182,11 +182,12 @@ def decide(
     if taken_back is not None and not again:
         return Verdict.CORRELATED_ONLY, f"P99 went back to where it was before {taken_back.sentence}."
     rivals = rival_causes(own, claim, effect, confounders)
-    likely = claim.probability > (LIKELY_LATE if is_late(own, claim) else LIKELY)
+    late = is_late(own, claim)
+    likely = claim.probability > (LIKELY_LATE if late else LIKELY)
     if not rivals:
         enough = likely and effect.worth > WORTH_LIKELY
     else:
-        known = all(c.known and not (c.builds and is_late(own, claim)) for c in rivals)
+        known = all(c.known and not (c.builds and late) for c in rivals)
         enough = likely and effect.worth > WORTH_BESIDE and known
     if q < FALSE_DISCOVERIES and enough and effect.sign > (SIGN_SHORT if short else SIGN_LIKELY):
         if len(own.changes) > 1:

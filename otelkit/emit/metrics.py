@@ -167,10 +167,7 @@ class GenerationMetrics:
         if site is not last or series is None:  # most come from where the last one came: no hash is needed
             series = self._series.get(site) or self._resolve(site)
             self._last = site, series
-        if self._multiprocess:
-            self._landed(site.service)
-        else:
-            self._not_in_flight[site.service] += 1
+        self._landed(site.service)
         exemplar = Example(span, time.time()) if traced and self._exemplars and span is not None else None
         duration = max(0, generation.end_ns - generation.start_ns)
         durations = series.durations.get(generation.error_type) or self._duration_of(series, generation)

@@ -86,9 +86,6 @@ class OtlpRoute:
     def write(self, generation: Generation, steps: Sequence[range]) -> None:
         most = max(1, self._batch_bytes // BYTES_PER_SPAN)
         for chosen in steps:
-            if len(chosen) <= most:
-                self._write(generation, chosen)
-                continue
             for start in range(chosen.start, chosen.stop, most):
                 self._write(generation, range(start, min(start + most, chosen.stop)))
 

@@ -25,7 +25,7 @@ _ATTRIBUTE_OF: Final[Mapping[str, str]] = {
 """Parameters for which the convention has an attribute; the rest go under ``otelkit.request.``."""
 _MAX_TEXT: Final = 1024
 _MAX_CACHED: Final = 1024
-PLAIN: Final = frozenset({str, int, float, bool, type(None), type(UNSET)})
+_PLAIN: Final = frozenset({str, int, float, bool, type(None), type(UNSET)})
 """Kinds of values by which requests are told apart at once."""
 
 
@@ -42,11 +42,18 @@ def request_attributes(
     ``None`` has no attribute; 0 and False have. Sets of plain values that were seen before cost a
     microsecond.
     """
-    kinds = tuple(map(type, parameters.values()))
-    if not PLAIN.issuperset(kinds):
+    key = plain_key(parameters)
+    if key is None:
         return _computed(parameters, originals)
-    key = (*parameters, *parameters.values(), *kinds, *originals)  # with kinds, as True equals 1
-    return _cache.attributes(key, parameters, originals)
+    return _cache.attributes((*key, *originals), parameters, originals)
+
+
+def plain_key(values: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """What tells names and values from others; None where some value is not plain."""
+    kinds = tuple(map(type, values.values()))
+    if not _PLAIN.issuperset(kinds):
+        return None
+    return (*values, *values.values(), *kinds)  # with kinds, as True equals 1
 
 
 class _Cache:

@@ -46,9 +46,7 @@ def shifted(times: Sequence[int], by: int) -> array[int]:
     if not (times[0] + by >= 0 and times[-1] + by < _LIMIT):
         raise OverflowError(f"times up to {times[-1] + by} ns after 1970 make no sense: see to the clock")
     count = len(times)
-    numbers = array(_WORD, times)
-    raw = numbers.tobytes() if _IS_LITTLE else little_endian(numbers)
-    together = int.from_bytes(raw, "little") + by * _ones(count)
+    together = int.from_bytes(little_endian(array(_WORD, times)), "little") + by * _ones(count)
     moved = Times("Q", together.to_bytes(_BYTES * count, "little"))
     if not _IS_LITTLE:
         moved.byteswap()

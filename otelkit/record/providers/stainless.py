@@ -15,7 +15,7 @@ from types import FunctionType, ModuleType
 from typing import Any, Final
 from weakref import ref
 
-from otelkit.record.attributes import PLAIN
+from otelkit.record.attributes import plain_key
 from otelkit.record.bytestream import is_watchable, parse_json, recording_of, watch_bytes
 from otelkit.record.guard import fault
 from otelkit.record.location import caller
@@ -170,33 +170,15 @@ def _request(
     They share one object then, and with it all that is worked out of it.
     """
     streamed = bool(streamed)
-    kinds = tuple(map(type, sent.values()))
-    if headers or type(model) is not str or not PLAIN.issuperset(kinds):
-        return _read(endpoint, model, sent, headers, server, streamed, location)
-    # With kinds, as True equals 1.
-    key = (id(endpoint), id(server), model, streamed, location, *sent, *sent.values(), *kinds)
-    known = _requests.get(key)
-    if known is None:
-        if len(_requests) >= _MAX_REQUESTS:
-            _requests.clear()
-        request = _read(endpoint, model, sent, headers, server, streamed, location)
-        known = _requests[key] = request, endpoint, server
-    return known[0]
-
-
-def _read(
-    endpoint: Endpoint,
-    model: Any,
-    sent: Mapping[str, Any],
-    headers: Mapping[str, Any] | None,
-    server: _Server,
-    streamed: bool,
-    location: str,
-) -> Request:
+    plain = None if headers or type(model) is not str else plain_key(sent)
+    key = None if plain is None else (id(endpoint), id(server), model, streamed, location, *plain)
+    known = None if key is None else _requests.get(key)
+    if known is not None:
+        return known[0]
     parameters, originals = request_parameters(sent, endpoint.names)
     if headers:
         parameters |= header_parameters(headers)
-    return Request(
+    request = Request(
         provider=server.provider,
         operation=endpoint.operation,
         model=str(model or ""),
@@ -208,6 +190,11 @@ def _read(
         server_address=server.address,
         server_port=server.port,
     )
+    if key is not None:
+        if len(_requests) >= _MAX_REQUESTS:
+            _requests.clear()
+        _requests[key] = request, endpoint, server
+    return request
 
 
 def _definer(client: type, name: str) -> type:
