@@ -16,29 +16,45 @@ FAVOUR: Final = 10.0
 """How many times likelier a hypothesis becomes when its first path is one that the name speaks of."""
 WORDS: Final = (
     (
-        r"max_.*tokens|max_(new|output)|output|length|stop|temperature|penalty|min_p"
-        r"|^(?!.*(retriev|search|rag|rerank)).*top_[pk]",
+        r"max_.*tokens|max_(new|output)|num_predict|output|length|verbos|reason|think|effort|stop"
+        r"|temperature|penalty|min_p|^(?!.*(retriev|search|rag|rerank)).*top_[pk]",
         ("output_length", "more_tokens"),
     ),
-    (r"model|quant|dtype|precision|speculat|draft|gpu|engine|kernel|decode", ("time_per_token",)),
     (
-        r"prompt|context|template|system|prefill|cache|rag|retriev|few_?shot|tools?$",
+        r"model|quant|dtype|precision|speculat|draft|gpu|engine|kernel|decode|instance|hardware|accelerator"
+        r"|adapter|lora",
+        ("time_per_token",),
+    ),
+    (
+        r"prompt|context|template|system|prefill|prefix|cach|rag|retriev|search|rerank|guard|moderat"
+        r"|few_?shot|tools?$",
         ("first_token", "time_per_token"),
     ),
     (
-        r"limit|quota|throttl|concurr|num_seqs|batch|slots?|queue|workers?|replica|pool|thread|rate",
+        r"limit|quota|throttl|concurr|num_seqs|batch|slots?|queue|workers?|replica|pool|thread|(^|_)rate"
+        r"|[rt]p[ms]$|per_(second|minute)",
         ("queueing", "time_per_token"),
     ),
-    (r"retr|timeout|rout|fallback|hedg|circuit|weight|balanc|region", ("tail", "far_tail", "queueing")),
+    (
+        r"retry|retries|backoff|timeout|rout|fallback|hedg|circuit|weight|balanc|region|canary",
+        ("tail", "far_tail", "queueing"),
+    ),
 )
+"""Words, looked for in names as ``max_output_tokens`` is written, and the paths that they speak of."""
 
 
 def favoured(changes: Iterable[ParameterChange]) -> frozenset[str]:
     """Paths that the names of the changed parameters speak of."""
-    names = [change.parameter.lower() for change in changes]
+    names = [underscored(change.parameter) for change in changes]
     return frozenset(
         path for words, paths in WORDS if any(re.search(words, n) for n in names) for path in paths
     )
+
+
+def underscored(name: str) -> str:
+    """``maxOutputTokens``, ``--max-output-tokens`` and ``MAX_OUTPUT_TOKENS`` as ``max_output_tokens``."""
+    apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
+    return re.sub(r"[^a-z0-9]+", "_", apart.lower()).strip("_")
 
 
 def leaning(model: Model, paths: frozenset[str]) -> FloatArray:

@@ -50,6 +50,8 @@ LATEST_SECONDS: Final = 300.0
 LEFTOVER_CELLS: Final = 3.0
 WORTH_ASKING: Final = 3.0
 """Log odds from which on it is asked whether a rival and the change both had effects."""
+LIKELY: Final = 0.0
+"""Log odds of an unrecorded step from which on its place is looked at closely."""
 AROUND_SECONDS: Final = 900.0
 """How far from a change an unrecorded step competes with it."""
 
@@ -233,7 +235,33 @@ def unknown_scores(witness: Witness, taken: Sequence[float], wanted: BoolArray |
     if usable.any():
         rate = np.log(UNKNOWN_PER_HOUR * cells.seconds / 3600.0)
         scores[usable] = rate + witness.log_bayes(np.asarray(usable))
-    return scores
+    return placed(witness, scores)
+
+
+def placed(witness: Witness, scores: FloatArray) -> FloatArray:
+    """``scores`` (N,) of a step at each cell, lowered where the step is more likely at another cell near it.
+
+    Doubt about load, the fleet and queues is counted at the cells where these moved. A step there, were it
+    ever so clear, would look better a few cells off, where nothing is doubted. So where it is, is read
+    without doubt, from the nearest peak; that it is a step at all, with the doubt that there is at the peak.
+    """
+    likely = scores > LIKELY
+    if not likely.any():
+        return scores
+    reach = witness.fitted.width
+    at = np.arange(len(scores))
+    near = (np.abs(at[:, None] - at[likely]) <= reach).any(axis=1) & np.isfinite(scores)
+    clear = np.full(len(scores), -np.inf)
+    clear[near] = witness.weigh_undoubting(at[near].astype(float))
+    padded = np.pad(clear, reach, constant_values=-np.inf)
+    around = np.lib.stride_tricks.sliding_window_view(padded, 2 * reach + 1)
+    peak = np.where(near, at + np.argmax(around, axis=1) - reach, at)
+    while (peak[peak] != peak).any():  # until none has a better one within reach
+        peak = peak[peak]
+    best = peak[likely]
+    result = scores.copy()
+    result[likely] = np.minimum(scores[likely], scores[best] - (clear[best] - clear[likely]))
+    return result
 
 
 def drift_score(witness: Witness, place: float) -> float:

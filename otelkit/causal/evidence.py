@@ -24,7 +24,7 @@ KNOWN_TIMES: Final = 1.5
 KNOWN_LEAST: Final = 0.05
 """How many times what its paths would make of it, and how much at least (log latency), a step that is taken
 for granted may be on each channel."""
-KNOWN_QUEUES: Final = 0.5
+KNOWN_QUEUES: Final = 0.25
 KNOWN_QUEUES_LEAST: Final = 0.1
 """Share of such a step by which queues may build up or drain in the minutes after it, and the least."""
 
@@ -99,7 +99,7 @@ class Witness:
         variance = queues.copy()
         if "time_to_first_chunk" in model.channels:
             seen = effects[:, model.channels.index("time_to_first_chunk")]
-            variance += seen**2 * queues / (queues + QUEUES_COUNT**2)
+            variance += (seen * queues / (queues + QUEUES_COUNT**2)) ** 2
         return queues[:, None, None] * np.outer(usually, usually) + variance[:, None, None] * np.outer(
             differs, differs
         )
@@ -133,6 +133,17 @@ class Witness:
             return None
         places = np.clip(np.round(onsets).astype(int), 0, len(self.hidden) - 1)
         return np.asarray(self.hidden[places])
+
+    def weigh_undoubting(self, onsets: FloatArray) -> FloatArray:
+        """Log Bayes factor of a step at each place, against none, were it known how much of it came from
+        elsewhere, shape (S,)."""
+        sure = [
+            replace(s, deviation=np.zeros_like(s.deviation), together=np.zeros_like(s.together))
+            for s in self.shifts
+        ]
+        calm = replace(self, shifts=tuple(sure), queues=0.0, settling=0.0)
+        seen = calm.effects(onsets)
+        return pooling.weigh(self.fitted.model.plain, *seen, unseen=self.unseen(onsets)).log_bayes
 
     @cached_property
     def everywhere(self) -> Evidence:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from planted import Service, change, panel, series, switched
 
-from otelkit.causal import Verdict, explain, fitting, lookups, stepwise
+from otelkit.causal import Verdict, credit, explain, fitting, lookups, stepwise
 from otelkit.causal.engine import prepare
 from otelkit.causal.stepwise import again
 from otelkit.causal.windows import windows
@@ -88,6 +90,22 @@ def test_queues_after_a_step_are_doubted() -> None:
     settling = np.asarray(known.settling) - np.asarray(witness.settling)
     assert settling[int(step.place) + 2] > 0.01
     assert settling[int(step.place) - 5] == 0
+
+
+def test_doubt_about_a_step_does_not_move_it() -> None:
+    """Broken if a clear step, beside which load or the fleet moved, is taken to have come some minutes
+    earlier, where nothing is in doubt: it would be nobody's then, and its change called idle."""
+    data = seen(seconds_per_token=switched((AT, 0.05), first=0.028))
+    prepared = prepare(windows(data, "chat", [change(AT)])[0], "chat")
+    assert not isinstance(prepared, str)
+    witness = prepared.witness
+    clear = credit.unknown_scores(witness, [])
+    place = int(np.argmax(clear))
+    assert abs(place - prepared.groups[0].place) <= 1
+    near = np.abs(np.arange(len(clear)) - place) <= 2
+    doubted = credit.unknown_scores(replace(witness, queues=np.where(near, 0.2, 0.0)), [])
+    assert abs(int(np.argmax(doubted)) - place) <= 1
+    assert doubted.max() < clear.max() - 1
 
 
 def test_calls_are_as_late_as_before_the_change() -> None:
