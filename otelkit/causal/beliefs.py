@@ -30,6 +30,7 @@ WORDS: Final = (
         r"|few_?shot|tools?$",
         ("first_token", "time_per_token"),
     ),
+    (r"guard|moderat|rerank|filter|tools?$", ("outside",)),
     (
         r"limit|quota|throttl|concurr|num_seqs|batch|slots?|queue|workers?|replica|pool|thread|(^|_)rate"
         r"|[rt]p[ms]$|per_(second|minute)",

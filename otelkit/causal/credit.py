@@ -228,7 +228,8 @@ def unknown_scores(witness: Witness, taken: Sequence[float], wanted: BoolArray |
     # A step needs something on both sides.
     usable = (at >= 2) & (at < length - 2)
     for place in taken:
-        usable &= np.abs(at - place) > LEFTOVER_CELLS
+        # What is left of a large one is as broad as the slowest channel is late.
+        usable &= np.abs(at - place) > LEFTOVER_CELLS + witness.fitted.delays.max()
     if wanted is not None:
         usable &= wanted
     scores = np.full(length, -np.inf)

@@ -26,9 +26,12 @@ RELATIVE: Final[Mapping[str, float]] = {
     "queueing": 1.0,
     "tail": 1.0,
     "far_tail": 1.0,
+    "outside": 1.0,
 }
 """Paths, and how large effects through each are believed to be relative to each other. ``queueing`` is time
-outside the token steps that reaches every call; ``tail`` and ``far_tail`` reach only some calls."""
+outside the token steps that reaches every call; ``outside`` is seconds that every call waits alike and that
+neither its first token nor its tokens show (a check of the answer); ``tail`` and ``far_tail`` reach only some
+calls."""
 SIZES: Final = (0.1, 0.35, 1.0)
 """Deviations (log latency) of small, middling and large effects."""
 TOGETHER: Final = 0.8
@@ -46,6 +49,10 @@ INEXACT: Final = 0.18
 """Share by which a path's proportions may be wrong."""
 TYPICAL: Final = 0.25
 """Size of effect (log latency) at which those shares are taken while hypotheses are weighed."""
+LARGE: Final = 1.0
+BENT: Final = 0.2
+"""Size of effect (log latency) from which on a path's proportions bend, and by what share of what is beyond:
+a wait adds seconds to calls, and the logarithm of a sum is not in proportion to what is added."""
 COARSE: Final = 0.4
 """The same for a quantile inside a bucket whose bounds differ by a factor of two: where in it calls lie is
 not known."""
@@ -210,12 +217,14 @@ def model(
             else float(c == "output_tokens")
             for c in channels
         ]
+    # Seconds that every call waits more: less of a long call than of a usual one.
+    usual = max(next(iter(first_shares.values())), 1e-3)
+    seconds = [first_shares[c] / usual if c in levels else 0.0 for c in channels]
     if "time_to_first_chunk" in components:
-        # Seconds that every call waits more: less of a long call than of a usual one.
-        usual = max(next(iter(first_shares.values())), 1e-3)
         columns["first_token"] = [
-            first_shares[c] / usual if c in levels else float(c == "time_to_first_chunk") for c in channels
+            float(c == "time_to_first_chunk") or wait for c, wait in zip(channels, seconds, strict=True)
         ]
+    columns["outside"] = seconds
     columns["queueing"] = [1.0 if c in levels else float(c == "time_to_first_chunk") for c in channels]
     columns["tail"] = [steep.get(c, 0.0) for c in channels]
     columns["far_tail"] = [float(steep.get(c, 0.0) >= 1.0) for c in channels]
@@ -297,12 +306,19 @@ def _weigh(
     # The lower triangle, and below it what is seen and what is aimed at; each entry holds all hypotheses and
     # candidates, shape (H, S).
     rows = np.empty((number + 2, number, *plane), SINGLE)
+    bent = (BENT * np.maximum(np.abs(effects) - LARGE, 0.0).astype(SINGLE)) ** 2
+    # The more so the larger a hypothesis' effects are: small ones must not pass for anything.
+    large = (shape.hypotheses.max(axis=1).astype(SINGLE) ** 2)[:, None]
     for k in range(number):
         np.add(priors[k, : k + 1, :, None], spread[k, : k + 1, None, :], out=rows[k, : k + 1])
         if unseen is not None:
             # Where there is no effect none is hidden.
             rows[k, k, 1:] += unseen[:, k].astype(SINGLE) ** 2
+        rows[k, k] += large * bent[:, k]
     rows[-2], rows[-1] = effects.T[:, None, :], shared.T[:, :, None]
+    # What P99 does beyond its path's proportion it does all the same.
+    rows[-1, shape.target] += large * bent[:, shape.target]
+    size = size[:, None] + large * bent[:, shape.target]
     squares, means, explained, log_determinant = np.zeros((4, *plane), SINGLE)
     determinant = np.ones(plane, SINGLE)
     products = np.empty((number + 1, *plane), SINGLE)
@@ -320,7 +336,7 @@ def _weigh(
         explained += aimed * aimed
         for i in range(number - j - 1):
             rows[j + 1 + i :, j + 1 + i] -= np.multiply(column[i:], column[i], out=products[i + j :])
-    found = (-0.5 * (squares + log_determinant), means, size[:, None] - explained)
+    found = (-0.5 * (squares + log_determinant), means, size - explained)
     likelihood, mean, variance = (np.asarray(part.T, dtype=float) for part in found)
     return likelihood, mean, variance
 

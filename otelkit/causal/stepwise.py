@@ -61,13 +61,13 @@ def find_steps(witness: Witness, groups: Sequence[Group]) -> list[Step]:
                 best = Best(own.place, number, own.log_bayes + credit.PRIOR)
         if best.log_odds < ACCEPTED:
             break
+        place_within = finer(witness, best.place)
         if best.owner is None:
             # The grid of cells may fit a step a little better than a change's own onsets do.
-            near = [n for n, g in enumerate(groups) if credit.prompt(g, best.place, cells.seconds)]
+            near = [n for n, g in enumerate(groups) if credit.prompt(g, place_within, cells.seconds)]
             if near:
-                nearest = min(near, key=lambda n: abs(groups[n].place - best.place))
+                nearest = min(near, key=lambda n: abs(groups[n].place - place_within))
                 best = replace(best, owner=nearest)
-        place_within = finer(witness, best.place)
         movement = witness.movement(
             place_within, witness.weigh(np.array([place_within]), paths(groups, best.owner))
         )

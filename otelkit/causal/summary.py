@@ -34,6 +34,7 @@ NAMES: Final = {
     "queueing": "queueing",
     "tail": "other",
     "far_tail": "other",
+    "outside": "other",
 }
 
 

@@ -24,6 +24,7 @@ def test_a_name_speaks_of_the_same_however_it_is_written(name: str) -> None:
         ("reasoning_effort", "output_length"),
         ("top_k", "output_length"),
         ("retrieval.top_k", "first_token"),
+        ("guardrails.enabled", "outside"),
         ("requestsPerMinute", "queueing"),
         ("RATE_LIMIT_RPM", "queueing"),
         ("max_retries", "far_tail"),
