@@ -50,7 +50,7 @@ LATEST_SECONDS: Final = 300.0
 LEFTOVER_CELLS: Final = 3.0
 WORTH_ASKING: Final = 3.0
 """Log odds from which on it is asked whether a rival and the change both had effects."""
-LIKELY: Final = 0.0
+WORTH_PLACING: Final = 0.0
 """Log odds of an unrecorded step from which on its place is looked at closely."""
 AROUND_SECONDS: Final = 900.0
 """How far from a change an unrecorded step competes with it."""
@@ -228,7 +228,7 @@ def unknown_scores(witness: Witness, taken: Sequence[float], wanted: BoolArray |
     # A step needs something on both sides.
     usable = (at >= 2) & (at < length - 2)
     for place in taken:
-        # What is left of a large one is as broad as the slowest channel is late.
+        # What is left of one is broader the later the slowest channel shows it.
         usable &= np.abs(at - place) > LEFTOVER_CELLS + witness.fitted.delays.max()
     if wanted is not None:
         usable &= wanted
@@ -246,7 +246,7 @@ def placed(witness: Witness, scores: FloatArray) -> FloatArray:
     ever so clear, would look better a few cells off, where nothing is doubted. So where it is, is read
     without doubt, from the nearest peak; that it is a step at all, with the doubt that there is at the peak.
     """
-    likely = scores > LIKELY
+    likely = scores > WORTH_PLACING
     if not likely.any():
         return scores
     reach = witness.fitted.width

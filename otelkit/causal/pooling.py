@@ -306,19 +306,19 @@ def _weigh(
     # The lower triangle, and below it what is seen and what is aimed at; each entry holds all hypotheses and
     # candidates, shape (H, S).
     rows = np.empty((number + 2, number, *plane), SINGLE)
-    bent = (BENT * np.maximum(np.abs(effects) - LARGE, 0.0).astype(SINGLE)) ** 2
     # The more so the larger a hypothesis' effects are: small ones must not pass for anything.
     large = (shape.hypotheses.max(axis=1).astype(SINGLE) ** 2)[:, None]
+    bent = large * (BENT * np.maximum(np.abs(effects.T) - LARGE, 0.0).astype(SINGLE))[:, None] ** 2
     for k in range(number):
         np.add(priors[k, : k + 1, :, None], spread[k, : k + 1, None, :], out=rows[k, : k + 1])
         if unseen is not None:
             # Where there is no effect none is hidden.
             rows[k, k, 1:] += unseen[:, k].astype(SINGLE) ** 2
-        rows[k, k] += large * bent[:, k]
+        rows[k, k] += bent[k]
     rows[-2], rows[-1] = effects.T[:, None, :], shared.T[:, :, None]
     # What P99 does beyond its path's proportion it does all the same.
-    rows[-1, shape.target] += large * bent[:, shape.target]
-    size = size[:, None] + large * bent[:, shape.target]
+    rows[-1, shape.target] += bent[shape.target]
+    size = size[:, None] + bent[shape.target]
     squares, means, explained, log_determinant = np.zeros((4, *plane), SINGLE)
     determinant = np.ones(plane, SINGLE)
     products = np.empty((number + 1, *plane), SINGLE)
