@@ -21,10 +21,11 @@ WORDS: Final = (
         ("output_length", "more_tokens"),
     ),
     (
-        r"model|quant|dtype|precision|speculat|draft|gpu|engine|kernel|decode|instance|hardware|accelerator"
-        r"|adapter|lora",
+        r"quant|dtype|precision|speculat|draft|gpu|engine|kernel|decode|instance|hardware|accelerator",
         ("time_per_token",),
     ),
+    # Another model may well have more to say, or read more slowly.
+    (r"model|adapter|lora|checkpoint", ("time_per_token", "output_length", "more_tokens", "first_token")),
     (
         r"prompt|context|template|system|prefill|prefix|cach|rag|retriev|search|rerank|guard|moderat"
         r"|few_?shot|tools?$",

@@ -21,6 +21,9 @@ LEVELS: Final = (0.5, 0.75, 0.9, 0.95, 0.99)
 COMPONENTS: Final = ("time_per_output_chunk", "output_tokens", "time_to_first_chunk")
 """Covariates that latency is made of: a change may act through them, so they are followed, never adjusted
 for."""
+LATENCY_PER_TOKEN: Final = "latency_per_token"
+"""Mean latency over mean output tokens, which says how fast tokens come where no series does (calls that are
+not streamed): how long answers happen to be moves both alike and cancels out."""
 CALLS_PER_CELL: Final = 8.0
 MAX_CELLS: Final = 600
 MIN_CELLS: Final = 24
@@ -37,8 +40,8 @@ class Cells:
     seconds: float
     """Width of a cell."""
     channels: Mapping[str, FloatArray]
-    """Log latency quantiles by name (``p99``) and log means of what latency is made of (``COMPONENTS``), each
-    (N,)."""
+    """Log latency quantiles by name (``p99``), log means of what latency is made of (``COMPONENTS``) and
+    ``LATENCY_PER_TOKEN``, each (N,)."""
     levels: Mapping[str, float]
     """Quantile level of each channel that is one, ascending; the last is the one explained."""
     calls: FloatArray
@@ -168,6 +171,10 @@ def build(panel: Panel, series: ServiceSeries, *, steps: int | None = None) -> C
             # Waiting grows without bound from almost nothing: it counts by what it adds to a usual call.
             waits = name == "time_to_first_chunk"
             channels[name] = np.log1p(covariates[name] / usual) if waits else _log(covariates[name])
+    if bounds is not None and counts is not None and "output_tokens" in channels:
+        mean = _log(histogram.means(bounds, counts))
+        if np.isfinite(mean - channels["output_tokens"]).any():
+            channels[LATENCY_PER_TOKEN] = mean - channels["output_tokens"]
     arrivals = covariates.get("arrivals")
     if arrivals is None or not np.isfinite(arrivals).any():
         known = covariates.get("completions")

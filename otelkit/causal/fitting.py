@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from otelkit.causal import design, lookups, pooling, steps
-from otelkit.causal.cells import COMPONENTS, Cells
+from otelkit.causal.cells import COMPONENTS, LATENCY_PER_TOKEN, Cells
 from otelkit.causal.design import Regressors
 from otelkit.causal.lookups import Effects, Tables
 from otelkit.causal.steps import Channel, Functional, Regression
@@ -68,6 +68,8 @@ def fit(cells: Cells, suspected: Sequence[float] = ()) -> Fitted | None:
     at = np.arange(len(cells.times), dtype=float)
     late = delays(cells)
     names = [*cells.levels, *(name for name in COMPONENTS if name in cells.channels)]
+    if LATENCY_PER_TOKEN in cells.channels and "time_per_output_chunk" not in names:
+        names.append(LATENCY_PER_TOKEN)
     found: dict[str, Channel] = {}
     for name in names:
         places = [p + late.get(name, 0.0) for p in suspected]
@@ -117,7 +119,7 @@ def delays(cells: Cells) -> dict[str, float]:
     late = {name: min(max(value - middle, 0.0), longest) / cells.seconds for name, value in seconds.items()}
     if "p75" in late:
         # Most tokens are those of longer calls.
-        late["output_tokens"] = late["p75"]
+        late["output_tokens"] = late[LATENCY_PER_TOKEN] = late["p75"]
     return late
 
 

@@ -48,3 +48,12 @@ def representative(bounds: FloatArray) -> FloatArray:
     upper = np.where(np.isfinite(bounds), bounds, bounds[-2] * 2 if len(bounds) > 1 else 1.0)
     middle: FloatArray = np.sqrt(np.maximum(lower, 1e-9) * np.maximum(upper, 1e-9))
     return middle
+
+
+def means(bounds: FloatArray, counts: FloatArray) -> FloatArray:
+    """Mean latency of each histogram as ``representative`` has it, in seconds, shape (N,); NaN where it is
+    empty or unknown."""
+    total = counts.sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        result: FloatArray = np.where(total > 0, counts @ representative(bounds) / total, np.nan)
+    return result

@@ -16,6 +16,7 @@ from typing import Final
 
 import numpy as np
 
+from otelkit.causal.cells import LATENCY_PER_TOKEN
 from otelkit.query.panel import FloatArray
 
 RELATIVE: Final[Mapping[str, float]] = {
@@ -53,6 +54,8 @@ LARGE: Final = 1.0
 BENT: Final = 0.2
 """Size of effect (log latency) from which on a path's proportions bend, and by what share of what is beyond:
 a wait adds seconds to calls, and the logarithm of a sum is not in proportion to what is added."""
+FEW_OF_MEAN: Final = 0.3
+"""Share of P99's movement that the mean shows where only some calls become slower."""
 COARSE: Final = 0.4
 """The same for a quantile inside a bucket whose bounds differ by a factor of two: where in it calls lie is
 not known."""
@@ -194,7 +197,7 @@ def model(
 
     Args:
         levels: quantile channels with their levels, ascending.
-        components: which of the component channels are there.
+        components: which of the component channels are there, and ``LATENCY_PER_TOKEN`` if it is followed.
         first_shares: for each quantile channel, the share of such a call's latency that passes before its
             first token.
         widths: for each quantile channel, upper over lower bound of the bucket it usually lies in; 1 where
@@ -208,6 +211,9 @@ def model(
             columns[path] = [
                 1.0 - first_shares[c] if c in levels else float(c == component) for c in channels
             ]
+    per_token = LATENCY_PER_TOKEN in components
+    if per_token:
+        columns["time_per_token"] = [1.0 - first_shares[c] if c in levels else 0.0 for c in channels]
     if "output_tokens" in components:
         # As many tokens more for every call, long or not (a cap that all reach): the same seconds everywhere.
         middle = next(iter(levels))
@@ -226,7 +232,9 @@ def model(
         ]
     columns["outside"] = seconds
     columns["queueing"] = [1.0 if c in levels else float(c == "time_to_first_chunk") for c in channels]
-    columns["tail"] = [steep.get(c, 0.0) for c in channels]
+    if per_token:
+        _add_latency_per_token(columns, channels.index(LATENCY_PER_TOKEN), list(first_shares.values()))
+    columns["tail"] = [steep.get(c, FEW_OF_MEAN if c == LATENCY_PER_TOKEN else 0.0) for c in channels]
     columns["far_tail"] = [float(steep.get(c, 0.0) >= 1.0) for c in channels]
     paths = tuple(columns)
     alone = [(path,) for path in paths]
@@ -248,6 +256,27 @@ def model(
         inexact=np.hypot(INEXACT, np.minimum(coarse, 0.8)),
         target=len(levels) - 1,
     )
+
+
+def _add_latency_per_token(
+    columns: Mapping[str, list[float]], row: int, first_shares: Sequence[float]
+) -> None:
+    """Say what each path makes of mean latency over mean output tokens, in place.
+
+    The mean lies between the median and P90, about where P75 does. Longer answers spread what passes before
+    the first token over more tokens.
+    """
+    first, usual = first_shares[min(1, len(first_shares) - 1)], max(first_shares[0], 1e-3)
+    moves = {
+        "output_length": -first,
+        "more_tokens": -first,
+        "time_per_token": 1.0 - first,
+        "first_token": first / usual,
+        "outside": first / usual,
+        "queueing": 1.0,
+    }
+    for path in columns.keys() & moves.keys():
+        columns[path][row] = moves[path]
 
 
 def weigh(

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from otelkit.causal import design, fitting, lookups
-from otelkit.causal.cells import Cells, IntArray
+from otelkit.causal.cells import LATENCY_PER_TOKEN, Cells, IntArray
 from otelkit.causal.fitting import Fitted
 from otelkit.query.panel import FloatArray
 
@@ -227,6 +227,8 @@ def dependency(
             own = cells.usual.get(name, 0.0)
             if name in levels:
                 share = min(max((levels[name] - 0.5) / 0.49, 0.0), 1.0)
+            elif name == LATENCY_PER_TOKEN:
+                share, own = 0.5, cells.usual.get("p75", cells.usual.get("p50", 0.0))
             elif name == "time_to_first_chunk":
                 size[:, k] += (
                     belief * np.expm1(np.nan_to_num(moved)) * np.exp(centre - cells.usual.get("p50", 0.0))
