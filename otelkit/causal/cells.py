@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from otelkit.causal import ceiling, histogram
+from otelkit.causal import ceiling, histogram, units
 from otelkit.query.panel import BoolArray, FloatArray, Panel, ServiceSeries
 
 LEVELS: Final = (0.5, 0.75, 0.9, 0.95, 0.99)
@@ -55,6 +55,8 @@ class Cells:
     """Calls by latency bucket in each cell, shape (N, B); None when the source has none."""
     hidden: Mapping[str, BoolArray]
     """For each quantile channel, whether it lies beyond the last bound in each cell, shape (N,)."""
+    misread: tuple[str, ...]
+    """A sentence for each covariate that was given in another unit."""
 
     @property
     def target(self) -> str:
@@ -159,6 +161,8 @@ def build(panel: Panel, series: ServiceSeries, *, steps: int | None = None) -> C
     names = {f"p{100 * level:g}": level for level in levels}
     channels = {name: _log(seconds[:, number]) for number, name in enumerate(names)}
     covariates = {name: _mean_known(blocks(values)) for name, values in series.covariates.items()}
+    ended = calls / steps if counts is not None else covariates.get("completions", calls)
+    covariates, misread = units.as_meant(covariates, ended, units.usual(seconds[:, -1]))
     hidden = {
         name: ceiling.flat(channels[name]) if counts is None else ceiling.beyond(counts, level)
         for name, level in names.items()
@@ -192,6 +196,7 @@ def build(panel: Panel, series: ServiceSeries, *, steps: int | None = None) -> C
         bounds=bounds,
         counts=counts,
         hidden=hidden,
+        misread=misread,
     )
 
 

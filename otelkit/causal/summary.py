@@ -150,7 +150,7 @@ def mechanism(
 
 def data_warnings(cells: Cells) -> list[str]:
     """What a reader must know of the data before trusting a verdict."""
-    warnings = []
+    warnings = list(cells.misread)
     target = cells.channels[cells.target]
     if cells.counts is None:
         warnings.append(
