@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -20,12 +21,13 @@ LIKELY_LATE: Final = 0.75
 """Probability of an effect from which on it is called causal, where it is prompt and where it begins late:
 most effects are prompt, and what steps later had many moments to choose from."""
 WORTH_LIKELY: Final = 0.1
-WORTH_BESIDE: Final = 0.4
+WORTH_BESIDE: Final = 0.75
 """Probability of an effect worth the name; and where something else could have made it by itself, or moved
 P99 before a late onset."""
-SIGN_LIKELY: Final = 0.68
-"""Probability of its sign."""
-SIGN_SHORT: Final = 0.8
+SIGN_LIKELY: Final = 0.8
+"""Probability of its sign, as the interval has it: a cause whose effect may as well have been the other way
+helps nobody."""
+SIGN_SHORT: Final = 0.85
 """The same where the data are too short for a drift, and for many placebo dates, to be seen."""
 SPREAD: Final = 0.4
 """Share of an effect by which the minutes after a change may differ from what the model makes of them: queues
@@ -77,18 +79,22 @@ class Estimate:
             low, high = (middle, high) if self.below(middle) < level else (low, middle)
         return (low + high) / 2
 
-    @property
-    def interval(self) -> tuple[float, float]:
-        """95 % interval, under the belief that effects are more common (``INTERVAL_ODDS``)."""
+    @cached_property
+    def cautious(self) -> Estimate:
+        """The same under the belief that effects are more common (``INTERVAL_ODDS``), and differ more."""
         raised = self.weights * np.where(np.arange(len(self.weights)) == 0, 1.0, INTERVAL_ODDS)
         wider = np.hypot(self.deviations, SPREAD * np.minimum(np.abs(self.means), LARGE))
-        cautious = Estimate(raised / raised.sum(), self.means, wider)
-        return cautious.quantile(0.025), cautious.quantile(0.975)
+        return Estimate(raised / raised.sum(), self.means, wider)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval."""
+        return self.cautious.quantile(0.025), self.cautious.quantile(0.975)
 
     @property
     def sign(self) -> float:
-        """Probability of the likelier sign."""
-        below = self.below(0.0)
+        """Probability of the likelier sign, as the interval has it."""
+        below = self.cautious.below(0.0)
         return max(below, 1 - below)
 
     def within(self, margin: float) -> float:
