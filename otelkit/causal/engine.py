@@ -49,7 +49,7 @@ from otelkit.query.panel import FloatArray, Panel
 MARGIN: Final = 0.10
 """Changes of P99 smaller than this share count as no effect."""
 FEWEST_CELLS: Final = 12
-MOST_CONTROLS: Final = 8
+MOST_CONTROLS: Final = 6
 """Other services that are looked at: a median of more is hardly calmer."""
 
 

@@ -110,6 +110,8 @@ def choose(
     for _ in range(ROUNDS):
         before = best
         for field, grid in GRIDS.items():
+            if _faint(best, field):
+                continue
             for candidate in _beside(best, field, grid):
                 if candidate not in tried:
                     tried[candidate] = _likelihood(candidate, prepared)
@@ -118,6 +120,12 @@ def choose(
         if best == before:
             break
     return best, tried[best][1]
+
+
+def _faint(noise: Noise, field: str) -> bool:
+    """Whether it is the memory of a part so weak that its memory makes no difference."""
+    part, _, memory = field.partition("_")
+    return bool(memory) and getattr(noise, part) <= STRENGTHS[0]
 
 
 def _beside(noise: Noise, field: str, grid: Sequence[float]) -> list[Noise]:
@@ -164,9 +172,16 @@ def _likelihood(noise: Noise, data: _Data) -> tuple[float, float]:
     half, _ = lapack.dtbtrs(factored.cholesky, data.weighted, uplo="U", trans="T")
     middle = len(half) // 2
     inner = data.inner - half[:middle].T @ half[:middle] - half[middle:].T @ half[middle:]
-    normal, right = inner[:-1, :-1] + np.diag(data.ridge), inner[:-1, -1]
-    _, log_normal = np.linalg.slogdet(normal)
-    squares = float(inner[-1, -1] - right @ np.linalg.solve(normal, right))
+    diagonal = np.arange(len(data.ridge))
+    inner[diagonal, diagonal] += data.ridge
+    # The last pivot is what the regressors leave of the values.
+    root, failed = lapack.dpotrf(inner)
+    pivots = np.diag(root)
+    if 0 < failed < len(pivots):
+        raise np.linalg.LinAlgError(
+            f"the regressors' products are not positive definite from row {failed} on"
+        )
+    log_normal, squares = 2 * float(np.log(pivots[:-1]).sum()), 0.0 if failed else float(pivots[-1] ** 2)
     # A weak belief that noise remembers: few cells can't prove that it does not.
     belief = -0.5 * (np.log(noise.fast / 0.1) ** 2 + np.log(noise.slow / 0.1) ** 2) / 3.0**2
     variance = max(squares / data.degrees, 1e-12)
