@@ -110,8 +110,6 @@ def choose(
     for _ in range(ROUNDS):
         before = best
         for field, grid in GRIDS.items():
-            if _faint(best, field):
-                continue
             for candidate in _beside(best, field, grid):
                 if candidate not in tried:
                     tried[candidate] = _likelihood(candidate, prepared)
@@ -120,12 +118,6 @@ def choose(
         if best == before:
             break
     return best, tried[best][1]
-
-
-def _faint(noise: Noise, field: str) -> bool:
-    """Whether it is the memory of a part so weak that its memory makes no difference."""
-    part, _, memory = field.partition("_")
-    return bool(memory) and getattr(noise, part) <= STRENGTHS[0]
 
 
 def _beside(noise: Noise, field: str, grid: Sequence[float]) -> list[Noise]:

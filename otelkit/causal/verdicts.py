@@ -16,8 +16,8 @@ from otelkit.causal.explanation import Verdict
 from otelkit.query.panel import FloatArray
 
 FALSE_DISCOVERIES: Final = 0.10
-LIKELY: Final = 0.35
-LIKELY_LATE: Final = 0.75
+LIKELY: Final = 0.3
+LIKELY_LATE: Final = 0.7
 """Probability of an effect from which on it is called causal, where it is prompt and where it begins late:
 most effects are prompt, and what steps later had many moments to choose from."""
 WORTH_LIKELY: Final = 0.1
