@@ -62,6 +62,17 @@ def judge(
     kind and the oracle's chance to find it."""
     kind, seed = job
     scenario = load(cache, kind, seed)
+    result = answered(scenario, seed, chosen)
+    chances = []
+    for number, truth in enumerate(scenario.truths):
+        chance = oracle.chance(scenario, number) if attainable and truth.real else None
+        if chance is not None:
+            chances.append((kind, chance))
+    return result, chances
+
+
+def answered(scenario: Scenario, seed: int, chosen: dict[str, methods.Method]) -> Total:
+    """All answers of all methods on one scenario with the CPU seconds they took."""
     result: Total = {}
     for name, method in chosen.items():
         cases = []
@@ -70,16 +81,11 @@ def judge(
             answers = method(scenario.panel, service, scenario.changes)
             numbers = [n for n, c in enumerate(scenario.changes) if c.service == service]
             cases += [
-                scoring.Case(kind, seed, scenario.planted[n], scenario.truths[n], answer)
+                scoring.Case(scenario.kind, seed, scenario.planted[n], scenario.truths[n], answer)
                 for n, answer in zip(numbers, answers, strict=True)
             ]
         result[name] = (cases, time.process_time() - begun)
-    chances = []
-    for number, truth in enumerate(scenario.truths):
-        chance = oracle.chance(scenario, number) if attainable and truth.real else None
-        if chance is not None:
-            chances.append((kind, chance))
-    return result, chances
+    return result
 
 
 def evaluate(
