@@ -117,3 +117,14 @@ def test_a_wait_that_no_unit_explains_is_left_as_it_is() -> None:
     """Broken if nonsense is divided until it fits."""
     _, said = units.as_meant({"time_to_first_chunk": np.full(100, 1e30)}, np.ones(100), START)
     assert not said
+
+
+def test_an_overload_is_no_other_unit() -> None:
+    """Broken if data of an incident is refused because P99 of all its calls is far above the usual."""
+    bounds = np.append(0.25 * 2.0 ** np.arange(14), np.inf)
+    usual = np.bincount(np.full(40, 2), minlength=len(bounds)).astype(float)
+    overload = np.bincount(np.full(40, 12), minlength=len(bounds)).astype(float)
+    counts = np.where((np.arange(STEPS) >= STEPS - 30)[:, None], overload, usual)
+    p99 = np.where(counts[:, 12] > 0, 1000.0, 1.0)
+    data = panel(ServiceSeries("chat", {0.99: p99}, STEP, bounds, counts, {}), step=STEP)
+    assert explain(data, "chat", [change(AT * STEP)]).findings
