@@ -11,7 +11,7 @@ import json
 import pickle
 import resource
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -41,18 +41,23 @@ SCALE_BARS = {
 Total = dict[str, tuple[list[scoring.Case], float]]
 
 
-def load(cache: Path | None, kind: str, seed: int) -> Scenario:
-    path = cache / f"{kind}-{seed}.pickle" if cache else None
+def kept(path: Path | None, make: Callable[[], Scenario]) -> Scenario:
+    """The scenario in a file, or the one that is made, which then is put there."""
     if path and path.exists():
         with path.open("rb") as file:
-            kept: Scenario = pickle.load(file)
-            return kept
-    made = kinds.scenario(kind, seed)
+            read: Scenario = pickle.load(file)
+            return read
+    made = make()
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as file:
             pickle.dump(made, file)
     return made
+
+
+def load(cache: Path | None, kind: str, seed: int) -> Scenario:
+    path = cache / f"{kind}-{seed}.pickle" if cache else None
+    return kept(path, partial(kinds.scenario, kind, seed))
 
 
 def judge(

@@ -13,6 +13,7 @@ from otelkit.causal.histogram import quantiles
 from otelkit.model import ParameterChange
 from otelkit.query.panel import Panel, ServiceSeries
 
+LEVELS = (0.5, 0.95, 0.99)
 START = 1_700_000_000.0
 HORIZON = 600.0
 """Seconds after a change over which its true effect on P99 is taken."""
@@ -220,14 +221,9 @@ def _panel(world: World, seen: dict[str, simulator.Scrape]) -> Panel:
             covariates["arrivals"] = covariates["arrivals"] - covariates["errors"]
         if world.gaps:
             _damage(counts, covariates, rng)
-        padded = np.vstack([np.full((width - 1, counts.shape[1]), np.nan), counts])
-        moving = np.stack([padded[k : k + number] for k in range(width)])
-        known = np.isfinite(moving).all(axis=2).any(axis=0)
-        total = np.where(known[:, None], np.nansum(moving, axis=0), np.nan)
-        p = quantiles(world.bounds, total, (0.5, 0.95, 0.99))
         all_series[config.name] = ServiceSeries(
             config.name,
-            {0.5: p[:, 0], 0.95: p[:, 1], 0.99: p[:, 2]},
+            trailing_quantiles(world.bounds, counts, width),
             world.window,
             world.bounds,
             counts,
@@ -240,6 +236,16 @@ def _panel(world: World, seen: dict[str, simulator.Scrape]) -> Panel:
         all_series = {name: s for name, s in all_series.items() if name in treated}
         dependencies = {}
     return Panel(times, world.step, all_series, dependencies)
+
+
+def trailing_quantiles(bounds: np.ndarray, counts: np.ndarray, width: int) -> dict[float, np.ndarray]:
+    """P50, P95 and P99 (seconds) over the last ``width`` steps, of what is known of them, by level; each of
+    shape (N,). ``bounds`` end with infinity."""
+    padded = np.vstack([np.full((width - 1, counts.shape[1]), np.nan), counts])
+    moving = np.stack([padded[k : k + len(counts)] for k in range(width)])
+    known = np.isfinite(moving).all(axis=2).any(axis=0)
+    total = np.where(known[:, None], np.nansum(moving, axis=0), np.nan)
+    return dict(zip(LEVELS, quantiles(bounds, total, LEVELS).T, strict=True))
 
 
 def _damage(counts: np.ndarray, covariates: dict[str, np.ndarray], rng: np.random.Generator) -> None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import pickle
 import sys
+from functools import partial
 from pathlib import Path
 
 from benchmarks.causal import methods
-from benchmarks.causal.__main__ import Total, answered, report
+from benchmarks.causal.__main__ import Total, answered, kept, report
 from benchmarks.causal.world import Scenario
 from benchmarks.causal_elsewhere import kinds
 
@@ -25,16 +25,7 @@ OF_EACH = 9
 
 def load(cache: Path | None, name: str, number: int, seed: int) -> Scenario:
     path = cache / f"elsewhere-{name}-{number}-{seed}.pickle" if cache else None
-    if path and path.exists():
-        with path.open("rb") as file:
-            kept: Scenario = pickle.load(file)
-            return kept
-    made = kinds.scenario(name, number, seed)
-    if path:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as file:
-            pickle.dump(made, file)
-    return made
+    return kept(path, partial(kinds.scenario, name, number, seed))
 
 
 def main() -> int:

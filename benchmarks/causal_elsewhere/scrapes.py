@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from benchmarks.causal.world import trailing_quantiles
 from benchmarks.causal_elsewhere.services import SECONDS, Array, Calls, Service
 from otelkit.query.panel import ServiceSeries
 
@@ -12,25 +13,6 @@ STEPS = int(SECONDS / STEP)
 HORIZON = 600.0
 """Seconds after a change over which its true effect on P99 is taken."""
 FEWEST_CALLS = 5
-
-
-def quantile(bounds: Array, counts: Array, level: float) -> Array:
-    """``histogram_quantile`` for each row of counts; NaN where there are none."""
-    cumulative = np.cumsum(counts, axis=1)
-    total = counts.sum(axis=1)
-    lower = np.concatenate([[0.0], bounds])
-    result = np.full(len(counts), np.nan)
-    for row in np.flatnonzero(np.isfinite(total) & (total > 0)):
-        rank = level * total[row]
-        bucket = int(np.searchsorted(cumulative[row], rank))
-        if bucket >= len(bounds):
-            result[row] = bounds[-1]
-            continue
-        inside = counts[row, bucket]
-        below = cumulative[row, bucket] - inside
-        share = (rank - below) / inside if inside > 0 else 1.0
-        result[row] = lower[bucket] + (bounds[bucket] - lower[bucket]) * share
-    return result
 
 
 def scraped(service: Service, calls: Calls, rng: np.random.Generator, faults: bool) -> ServiceSeries:
@@ -65,20 +47,12 @@ def scraped(service: Service, calls: Calls, rng: np.random.Generator, faults: bo
             covariates["time_per_output_chunk"] = mean(calls.per_token)
     if faults:
         counts = damaged(counts, covariates, rng)
-    width = int(service.window / STEP)
-    padded = np.vstack([np.full((width - 1, counts.shape[1]), np.nan), counts])
-    total, seen = np.zeros_like(counts), np.zeros(STEPS)
-    for k in range(width):
-        part = padded[k : k + STEPS]
-        known = np.isfinite(part).all(axis=1)
-        total[known] += part[known]
-        seen += known
-    total[seen == 0] = np.nan
+    with_infinity = np.append(bounds, np.inf)
     return ServiceSeries(
         service.name,
-        {level: quantile(bounds, total, level) for level in (0.5, 0.95, 0.99)},
+        trailing_quantiles(with_infinity, counts, int(service.window / STEP)),
         float(service.window),
-        np.append(bounds, np.inf),
+        with_infinity,
         counts,
         covariates,
     )

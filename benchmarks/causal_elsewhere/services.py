@@ -19,8 +19,8 @@ PULSE = 5.0
 """Seconds over which the rate of calls is the same."""
 PULSES = int(SECONDS / PULSE)
 GENAI_BOUNDS = np.array([0.01 * 2**k for k in range(14)])
-SUMMED = ("over", "post", "tail", "reject", "add")
-"""Parts of a force that add up; the others are factors, but for the lowest cap and the widest tail."""
+SUMMED = ("over", "post", "tail", "reject")
+"""Parts of a force that add up; the others are factors, but for the widest tail."""
 
 Array = np.ndarray
 Force = Callable[["Service"], dict[str, Array]]
@@ -134,7 +134,6 @@ class Service:
         number = len(self.at)
         result = {name: np.zeros(number) for name in SUMMED}
         result |= {name: np.ones(number) for name in ("per_token", "out", "pre", "ctx", "slots", "times")}
-        result["cap"] = np.full(number, np.inf)
         for force, change in self.forces:
             if skip is not None and change == skip:
                 continue

@@ -176,9 +176,9 @@ def build(panel: Panel, series: ServiceSeries, *, steps: int | None = None) -> C
             waits = name == "time_to_first_chunk"
             channels[name] = np.log1p(covariates[name] / usual) if waits else _log(covariates[name])
     if bounds is not None and counts is not None and "output_tokens" in channels:
-        mean = _log(histogram.means(bounds, counts))
-        if np.isfinite(mean - channels["output_tokens"]).any():
-            channels[LATENCY_PER_TOKEN] = mean - channels["output_tokens"]
+        per_token = _log(histogram.means(bounds, counts)) - channels["output_tokens"]
+        if np.isfinite(per_token).any():
+            channels[LATENCY_PER_TOKEN] = per_token
     arrivals = covariates.get("arrivals")
     if arrivals is None or not np.isfinite(arrivals).any():
         known = covariates.get("completions")

@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from otelkit.causal import units
 from otelkit.causal.cells import Cells
 from otelkit.query.panel import FloatArray
 
@@ -65,7 +66,7 @@ def causes(cells: Cells) -> Regressors:
             names.append(name)
             deviations.append(deviation)
 
-    usual = _usual(cells.arrivals)
+    usual = units.usual(cells.arrivals)
     if usual > 0:
         spans = sorted({max(1, round(span / cells.seconds)) for span in LOAD_SPANS})
         means = {span: trailing_mean(cells.arrivals, span) / usual for span in spans}
@@ -76,9 +77,9 @@ def causes(cells: Cells) -> Regressors:
         for room in QUEUE_ROOMS:
             add(f"queue at {room:g} times the usual load", virtual_queue(cells, usual * room), 0.3)
     prompt = cells.covariates.get("input_tokens")
-    if prompt is not None and _usual(prompt) > 0:
+    if prompt is not None and units.usual(prompt) > 0:
         with np.errstate(invalid="ignore"):
-            relative = np.log(np.maximum(prompt / _usual(prompt), 1e-3))
+            relative = np.log(np.maximum(prompt / units.usual(prompt), 1e-3))
         add("prompt length", relative, 0.4)
         add("prompt length over minutes", trailing_mean(relative, max(2, round(180 / cells.seconds))), 0.5)
     return Regressors(np.column_stack(columns), tuple(names), np.array(deviations))
@@ -93,11 +94,6 @@ def virtual_queue(cells: Cells, capacity: float) -> FloatArray:
     waiting = walk - np.minimum(np.minimum.accumulate(walk), 0.0)
     result: FloatArray = np.log1p(waiting / 30.0)
     return result
-
-
-def _usual(values: FloatArray) -> float:
-    known = values[np.isfinite(values)]
-    return float(np.median(known)) if len(known) else 0.0
 
 
 def step(cells: Cells, begins: float, settles: float, ends: float = np.inf) -> FloatArray:

@@ -1,12 +1,13 @@
 """``explain``: from a panel and a list of changes to a verdict per change.
 
-The steps, one module each: ``windows`` cuts long data, ``cells`` evens it out; ``prompts`` leaves to a
-change what it does through the prompt; ``design`` says what load does; ``fitting`` measures a step at any
-moment on every channel, under the noise of ``noise``, in the tables of ``steps`` (with the products of
-``heaviside``), read by ``lookups``; ``shifts`` says what moved elsewhere; ``pooling`` weighs what one
-effect on P99 would make of all channels (``beliefs``: what a parameter's name says of it); ``stepwise``
-finds steps, ``credit`` says whose they are; ``placebo`` asks how strong a claim the same search finds
-where nothing was changed; ``confounders`` and ``verdicts`` say it in words; ``summary`` adds up.
+The steps, one module each: ``windows`` cuts long data, ``cells`` evens it out (``units``: what was given in
+another unit); ``prompts`` leaves to a change what it does through the prompt; ``design`` says what load
+does; ``fitting`` measures a step at any moment on every channel, under the noise of ``noise``, in the
+tables of ``steps`` (with the products of ``heaviside``), read by ``lookups``; ``shifts`` says what moved
+elsewhere; ``pooling`` weighs what one effect on P99 would make of all channels (``beliefs``: what a
+parameter's name says of it); ``stepwise`` finds steps, ``credit`` says whose they are; ``placebo`` asks how
+strong a claim the same search finds where nothing was changed; ``confounders`` and ``verdicts`` say it in
+words; ``summary`` adds up.
 """
 
 from __future__ import annotations

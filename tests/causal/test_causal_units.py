@@ -16,14 +16,13 @@ from otelkit.query.panel import Panel, ServiceSeries
 Misreading = Callable[[ServiceSeries], ServiceSeries]
 
 
-def right(seed: int, calls_vary: bool = True) -> Panel:
+def right(seed: int) -> Panel:
     """A service whose tokens become slower, with every covariate; calls by step vary as they do."""
     one = series(seed, slower=1.3, streamed=True)
     rng = np.random.default_rng(seed)
     counts = one.bucket_counts
     assert counts is not None
-    if calls_vary:
-        counts = rng.binomial(counts.astype(int), rng.uniform(0.5, 1.0, (STEPS, 1))).astype(float)
+    counts = rng.binomial(counts.astype(int), rng.uniform(0.5, 1.0, (STEPS, 1))).astype(float)
     ended = counts.sum(axis=1) / STEP
     first = 0.3 * rng.lognormal(0, 0.02, STEPS)
     more = {"completions": ended, "arrivals": ended, "time_to_first_chunk": first}
